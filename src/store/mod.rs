@@ -1,0 +1,146 @@
+//! Every byte that touches a database: few verbs, each names its condition and returns what it
+//! found (STO clauses).
+//!
+//! A write has three ends, landed, refused and unknown, and a fourth that is only "could not":
+//! nothing was committed. They are a value that must be looked at; no `?` can turn one into another.
+use std::time::Duration;
+
+use crate::plan::effect::{HistoryRow, Record};
+use crate::plan::key::Key;
+use crate::plan::time::Timestamp;
+
+pub use crate::plan::protocol::{Append, Ask, Captured, CouldNot, End, Found, Reason, Stream};
+
+/// A store of effects. One conformance suite holds for all (`conformance`).
+///
+/// Every verb takes the longest it may take; a verb that cannot answer within it says so.
+pub trait Store: Send + Sync {
+    /// The row of `key`, the store's clock, its attempt floor, and the one event of the key's
+    /// history that `ask` names.
+    ///
+    /// # Errors
+    /// [`CouldNot`]; nothing was written.
+    fn load(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot>;
+
+    /// Writes the row and its history in one transaction, on the condition that the row found is
+    /// still there (`append.found`), or that there is none. A reserving INSERT also requires the
+    /// attempt floor to be the one loaded.
+    fn append(&self, append: &Append, within: Duration) -> End;
+
+    /// As [`Store::load`], on a fresh connection to the same store, waiting for a writer that is
+    /// still in flight: used to settle an unknown write.
+    ///
+    /// # Errors
+    /// [`CouldNot`], also where what was read is not proven to be of the store that was written to.
+    fn reread(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot>;
+
+    /// Hands every record that `filter` lets through to `each`, in the order of their keys, until
+    /// `each` says to stop. A row that cannot be read is handed over as such and stops nothing.
+    ///
+    /// # Errors
+    /// [`CouldNot`].
+    fn list(
+        &self,
+        filter: &Filter,
+        each: &mut dyn FnMut(Listed) -> Flow,
+        within: Duration,
+    ) -> Result<(), CouldNot>;
+
+    /// The history of `key` from revision `from` on, oldest first.
+    ///
+    /// # Errors
+    /// [`CouldNot`].
+    fn history(&self, key: &Key, from: u64, within: Duration) -> Result<Vec<HistoryRow>, CouldNot>;
+
+    /// What is stored of one stream of one attempt; `None` if nothing is.
+    ///
+    /// # Errors
+    /// [`CouldNot`].
+    fn output(
+        &self,
+        key: &Key,
+        attempt: u64,
+        stream: Stream,
+        within: Duration,
+    ) -> Result<Option<Captured>, CouldNot>;
+
+    /// Which store this is.
+    fn identity(&self) -> &Identity;
+}
+
+/// Which store it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Drawn when it was made.
+    pub store_id: uuid::Uuid,
+    /// Its schema's version.
+    pub schema_version: u32,
+    /// Whether it carries the mark of a scratch store, in which stop points work.
+    pub scratch: bool,
+    /// Where it is, as a person would name it; never with a password.
+    pub place: String,
+}
+
+/// Which records a listing is about. Every condition must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Only this key.
+    pub key: Option<Key>,
+    /// Only keys that start with this.
+    pub prefix: Option<String>,
+    /// Only these states, by their stored names (`reserved`, `ambiguous`); empty means all.
+    pub states: Vec<String>,
+    /// Only AMBIGUOUS ones and ones whose lease has ended.
+    pub stuck: bool,
+    /// Only those whose newest event is at least this old, by the store's clock.
+    pub older_than: Option<Duration>,
+    /// Only keys after this one: where an earlier listing stopped.
+    pub after: Option<Key>,
+}
+
+/// One record of a listing, with the evidence that a person wants beside it.
+#[derive(Debug, Clone)]
+pub enum Listed {
+    /// A record.
+    Record(Box<Shown>),
+    /// A row that cannot be read: its key as stored, and why.
+    Unreadable {
+        /// The key's bytes, as text.
+        key: String,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// A record and what stands beside it.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// The record.
+    pub record: Record,
+    /// The store's clock when it was read.
+    pub now: Timestamp,
+    /// The `began` event of the current attempt, if it began.
+    pub began: Option<HistoryRow>,
+    /// Total bytes that the current attempt wrote to its standard output, and whether less is kept.
+    pub stdout: Sizes,
+    /// The same of its standard error.
+    pub stderr: Sizes,
+}
+
+/// How much a stream had, and whether all of it is kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Bytes the child wrote.
+    pub bytes: u64,
+    /// Less than that is kept.
+    pub truncated: bool,
+}
+
+/// Whether a listing goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// The next one, please.
+    Continue,
+    /// Enough.
+    Stop,
+}
