@@ -14,5 +14,6 @@
 //!
 //! The promise under all of it: it may cost availability, it never costs a second execution.
 //! `spec/` is the normative text; code and tests cite its clauses (`EFF-3`).
+pub mod drive;
 pub mod plan;
 pub mod store;

@@ -511,7 +511,7 @@ impl Handle {
                 pending.second_matched_nothing = true;
                 self.reread(pending, at)
             }
-            End::Refused => self.lost_race(pending, at),
+            End::Refused => self.lost_race(at),
             End::NotCommitted(error) if pending.unknown.is_some() => {
                 // It does not change that the first try is unknown (T162).
                 if error.reason.may_pass() && self.budget.spend(at) {
@@ -535,7 +535,7 @@ impl Handle {
         }
     }
 
-    fn lost_race(&mut self, pending: Pending, at: Moment) -> Step {
+    fn lost_race(&mut self, at: Moment) -> Step {
         if !self.expect.may_decide_again() || pinned(&self.command) {
             // Nothing is retried: the caller looked at a state that is gone. One more load tells
             // which state is there now, and it is refused by that.

@@ -1,0 +1,71 @@
+//! Performs the steps of one command to one effect on a real store (CMT-1).
+use std::time::Duration;
+
+use super::host;
+use crate::plan::effect::Command;
+use crate::plan::expect::StreamState;
+use crate::plan::key::Key;
+use crate::plan::protocol::{Done, Handle, Input, Kept, Step};
+use crate::plan::retry::Budget;
+use crate::store::Store;
+
+/// The most tries of one command, whatever time is left: more than any honest race needs.
+const TRIES_MAX: u32 = 1_000;
+
+/// A command to one effect, and what it is held to.
+#[derive(Debug)]
+pub struct Call {
+    /// The effect.
+    pub key: Key,
+    /// The command.
+    pub command: Command,
+    /// The stream state that it is held to.
+    pub expect: StreamState,
+    /// How long it may take in all.
+    pub within: Duration,
+    /// How long one exchange with the store may take.
+    pub exchange_max: Duration,
+    /// Outputs to be written with it.
+    pub outputs: Vec<Kept>,
+}
+
+impl Call {
+    /// The machine of this call, with its one budget counted from now.
+    #[must_use]
+    pub fn machine(self) -> Handle {
+        let budget = Budget::new(TRIES_MAX, host::now().plus(self.within), self.exchange_max);
+        Handle::new(self.key, self.command, self.expect, budget).with_outputs(self.outputs)
+    }
+}
+
+/// Performs `call` on `store` to its end.
+pub fn handle(store: &dyn Store, call: Call) -> Done {
+    drive(store, &mut call.machine())
+}
+
+/// Performs the steps of `machine` on `store` to its end.
+pub fn drive(store: &dyn Store, machine: &mut Handle) -> Done {
+    let mut input = Input::Start;
+    loop {
+        let step = machine.step(input, host::now());
+        input = match step {
+            Step::Done(done) => return done,
+            step => perform(store, machine.key(), step),
+        };
+    }
+}
+
+/// Performs one step that is not the last.
+pub fn perform(store: &dyn Store, key: &Key, step: Step) -> Input {
+    match step {
+        Step::Load { ask, within } => Input::Loaded(store.load(key, ask, within), host::write_id()),
+        Step::Append { append, within } => Input::Ended(store.append(&append, within)),
+        Step::Reread { ask, within } => Input::Reread(store.reread(key, ask, within)),
+        Step::Pause(most) => {
+            std::thread::sleep(host::up_to(most));
+            Input::Paused
+        }
+        // There is nothing to perform, and a machine that is over takes no further answer.
+        Step::Done(_) => Input::Paused,
+    }
+}

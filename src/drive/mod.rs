@@ -1,0 +1,6 @@
+//! The only room that knows stores and executors: it performs the steps that `plan` names and feeds
+//! the answers back. It decides nothing.
+pub mod handle;
+pub mod host;
+
+pub use handle::{Call, handle};
