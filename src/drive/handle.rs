@@ -48,16 +48,25 @@ pub fn drive(store: &dyn Store, machine: &mut Handle) -> Done {
     let mut input = Input::Start;
     loop {
         let step = machine.step(input, host::now());
-        input = match step {
-            Step::Done(done) => return done,
-            step => perform(store, machine.key(), step),
-        };
+        match perform(store, machine.key(), step) {
+            Performed::Answer(answer) => input = answer,
+            Performed::Over(done) => return done,
+        }
     }
 }
 
-/// Performs one step that is not the last.
-pub fn perform(store: &dyn Store, key: &Key, step: Step) -> Input {
-    match step {
+/// What came of a step.
+#[derive(Debug)]
+pub enum Performed {
+    /// The answer that the machine waits for.
+    Answer(Input),
+    /// It was the last.
+    Over(Done),
+}
+
+/// Performs one step of a machine on `key`.
+pub fn perform(store: &dyn Store, key: &Key, step: Step) -> Performed {
+    Performed::Answer(match step {
         Step::Load { ask, within } => Input::Loaded(store.load(key, ask, within), host::write_id()),
         Step::Append { append, within } => Input::Ended(store.append(&append, within)),
         Step::Reread { ask, within } => Input::Reread(store.reread(key, ask, within)),
@@ -65,7 +74,6 @@ pub fn perform(store: &dyn Store, key: &Key, step: Step) -> Input {
             std::thread::sleep(host::up_to(most));
             Input::Paused
         }
-        // There is nothing to perform, and a machine that is over takes no further answer.
-        Step::Done(_) => Input::Paused,
-    }
+        Step::Done(done) => return Performed::Over(done),
+    })
 }
