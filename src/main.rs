@@ -1,1 +1,9 @@
-fn main() {}
+//! `ctrlrun`: parse, dispatch, exit code. Everything that matters is in the library; the face of it
+//! is in `cli/`.
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(cli::main(std::env::args_os()).0)
+}
