@@ -10,7 +10,7 @@
 //! | [`retry`] | when to try again, and when to stop |
 //! | [`key`] | what can name an effect, and what identifies a request |
 //! | [`time`] | the two clocks, which are never mixed |
-// pub mod attempt;
+pub mod attempt;
 pub mod effect;
 pub mod expect;
 pub mod key;

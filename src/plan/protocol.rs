@@ -252,6 +252,7 @@ pub struct Handle {
     outputs: Vec<Kept>,
     /// The `write_id`s of this command's appends whose end was unknown at some time.
     maybe_written: Vec<WriteId>,
+    unknown_row: Option<Box<Record>>,
     read_at: Moment,
     phase: Phase,
 }
@@ -291,6 +292,7 @@ impl Handle {
             budget,
             outputs: Vec::new(),
             maybe_written: Vec::new(),
+            unknown_row: None,
             read_at: Moment(0),
             phase: Phase::Loading,
         }
@@ -307,6 +309,12 @@ impl Handle {
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
+    }
+
+    /// The row of the newest append whose end was unknown: it may be in the store.
+    #[must_use]
+    pub fn unknown_row(&self) -> Option<&Record> {
+        self.unknown_row.as_deref()
     }
 
     /// Takes an answer and names the next step. `at` is our own clock, read after the answer came
@@ -351,10 +359,7 @@ impl Handle {
         // Taken before the load, so that a lease computed from the load's `now` is never counted
         // longer than the store counts it (EXE own lease).
         self.read_at = at;
-        Step::Load {
-            ask: self.ask(),
-            within: self.budget.exchange(at),
-        }
+        Step::Load { ask: self.ask(), within: self.budget.exchange(at) }
     }
 
     fn ask(&self) -> Ask {
@@ -396,11 +401,7 @@ impl Handle {
             Ok(append) => append,
             Err(BadStart(_)) => {
                 let message = format!("internal: no history of {} can begin so", self.key);
-                let error = CouldNot {
-                    reason: Reason::Damaged,
-                    message,
-                    hint: None,
-                };
+                let error = CouldNot { reason: Reason::Damaged, message, hint: None };
                 return Step::Done(Done::CouldNot(error));
             }
         };
@@ -480,11 +481,7 @@ impl Handle {
             | Command::Contend
             | Command::Probed(_) => false,
         };
-        let outputs = if stranger {
-            Vec::new()
-        } else {
-            self.outputs.clone()
-        };
+        let outputs = if stranger { Vec::new() } else { self.outputs.clone() };
         Ok(Box::new(Append {
             found: found.record,
             next,
@@ -495,10 +492,8 @@ impl Handle {
     }
 
     fn try_append(&mut self, pending: Pending, at: Moment) -> Step {
-        let step = Step::Append {
-            append: pending.append.clone(),
-            within: self.budget.exchange(at),
-        };
+        let step =
+            Step::Append { append: pending.append.clone(), within: self.budget.exchange(at) };
         self.phase = Phase::Appending(pending);
         step
     }
@@ -529,6 +524,7 @@ impl Handle {
             End::Unknown(error) if pending.tried_again => unknown(pending.unknown.unwrap_or(error)),
             End::Unknown(error) => {
                 self.maybe_written.push(pending.append.next.write_id);
+                self.unknown_row = Some(Box::new(pending.append.next.clone()));
                 pending.unknown = Some(error);
                 self.reread(pending, at)
             }
@@ -557,10 +553,7 @@ impl Handle {
         // our append landed.
         let ask = Ask::Revision(pending.append.history.first().map_or(0, |row| row.revision));
         self.phase = Phase::Settling(pending);
-        Step::Reread {
-            ask,
-            within: self.budget.exchange(at),
-        }
+        Step::Reread { ask, within: self.budget.exchange(at) }
     }
 
     /// What the re-read proves (CMT settlement table).
@@ -569,10 +562,8 @@ impl Handle {
         if found.record.as_ref() == Some(&append.next) {
             return self.landed(pending);
         }
-        let in_history = found
-            .event
-            .as_ref()
-            .is_some_and(|row| row.write_id == append.next.write_id);
+        let in_history =
+            found.event.as_ref().is_some_and(|row| row.write_id == append.next.write_id);
         if in_history {
             if done_once_landed(&append.history) {
                 // It landed, and the record moved on: that is the others' business (T164).
@@ -610,12 +601,7 @@ impl Handle {
 
     fn answered(&mut self, answer: Answer, record: Option<Record>, now: Timestamp) -> Step {
         let read_at = self.read_at;
-        Step::Done(Done::Answered(Box::new(Answered {
-            answer,
-            record,
-            now,
-            read_at,
-        })))
+        Step::Done(Done::Answered(Box::new(Answered { answer, record, now, read_at })))
     }
 }
 
