@@ -2,5 +2,7 @@
 //! the answers back. It decides nothing.
 pub mod handle;
 pub mod host;
+pub mod run;
+pub mod spool;
 
 pub use handle::{Call, handle};

@@ -2,6 +2,7 @@
 //!
 //! | file | decides |
 //! |---|---|
+//! | [`again`] | whether this process tries once more |
 //! | [`effect`] | what a command may do to an effect, and what its history folds into |
 //! | [`expect`] | what an expected stream state makes of the version found |
 //! | [`protocol`] | one conditional write: load, decide, append, settle |
@@ -10,7 +11,9 @@
 //! | [`retry`] | when to try again, and when to stop |
 //! | [`key`] | what can name an effect, and what identifies a request |
 //! | [`time`] | the two clocks, which are never mixed |
+pub mod again;
 pub mod attempt;
+mod bytes;
 pub mod effect;
 pub mod expect;
 pub mod key;

@@ -62,11 +62,13 @@ impl Found {
 }
 
 /// A child's stream as it is kept: its beginning, its end, and how much there was.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Captured {
     /// The first bytes.
+    #[serde(with = "super::bytes")]
     pub head: Vec<u8>,
     /// The last bytes, where something between was dropped.
+    #[serde(with = "super::bytes")]
     pub tail: Vec<u8>,
     /// All that the child wrote.
     pub bytes: u64,
@@ -88,7 +90,7 @@ pub enum Stream {
 
 /// One output to be kept, written in the transaction of the event that it belongs to. It replaces
 /// what the same stream of the same attempt had.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     /// The attempt whose output it is.
     pub attempt: u64,

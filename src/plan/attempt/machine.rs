@@ -99,6 +99,12 @@ impl Attempt {
         &self.order.key
     }
 
+    /// The label of this attempt.
+    #[must_use]
+    pub fn attempt_id(&self) -> &str {
+        &self.order.attempt_id
+    }
+
     /// Takes what came and names the next thing to do. `at` is our own clock, read after it came.
     pub fn step(&mut self, came: Came, at: Moment) -> Do {
         match (std::mem::replace(&mut self.phase, Phase::Over), came) {
@@ -440,7 +446,7 @@ impl Attempt {
         if let Some(Ok(())) = self.spooled {
             self.spooled = None;
             self.phase = Phase::Closing(outcome);
-            return Do::Unspool;
+            return Do::Unspool(self.order.outcome_id);
         }
         self.over(outcome)
     }

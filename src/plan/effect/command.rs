@@ -110,7 +110,7 @@ impl Verdict {
 }
 
 /// See [`Command::Settle`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settle {
     /// Whose word it is.
     pub holder: Holder,
