@@ -1,0 +1,3 @@
+//! ctrlrun: effects that happen once.
+
+pub mod exec;
