@@ -15,5 +15,6 @@
 //! The promise under all of it: it may cost availability, it never costs a second execution.
 //! `spec/` is the normative text; code and tests cite its clauses (`EFF-3`).
 pub mod drive;
+pub mod exec;
 pub mod plan;
 pub mod store;

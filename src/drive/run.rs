@@ -14,8 +14,8 @@ use super::handle::{Performed, drive, perform};
 use super::host;
 use super::spool::Spool;
 use crate::exec::{
-    self, Child, ChildEnd, CommandLine, NotStarted, OutcomeFile, OutcomeRead, Output, Signals, Stdin,
-    Waited,
+    self, Child, ChildEnd, CommandLine, NotStarted, OutcomeFile, OutcomeRead, Output, Signals,
+    Sink, Stdin, Waited,
 };
 use crate::plan::attempt::{Attempt, Came, Do, Order, Report, Undelivered};
 use crate::plan::effect::{Event, Holder};
@@ -206,7 +206,7 @@ impl Performer<'_, '_> {
             ],
             stdin: if self.command.no_stdin { Stdin::Null } else { Stdin::Inherit },
             output: match self.command.capture {
-                Some(cap) => Output::capture(cap),
+                Some(cap) => Output::Capture { cap, stdout: Sink::Ours, stderr: Sink::Ours },
                 None => Output::Inherit,
             },
             timeout: self.command.timeout,

@@ -125,7 +125,10 @@ fn read_one(path: PathBuf, may_set_aside: bool) -> Option<Spooled> {
         Err(error) => {
             let aside = path.with_extension("damaged");
             let moved = may_set_aside && fs::rename(&path, &aside).is_ok();
-            Some(Spooled::Damaged { path: if moved { aside } else { path }, why: error.to_string() })
+            Some(Spooled::Damaged {
+                path: if moved { aside } else { path },
+                why: error.to_string(),
+            })
         }
     }
 }

@@ -66,7 +66,9 @@ impl Again {
                 Next::Retry { after, expect: StreamState::Revision(record.revision) }
             }
             // Never after AMBIGUOUS, and never where it is not known that nothing ran.
-            Outcome::Settled { verdict: Verdict::Committed | Verdict::Ambiguous { .. }, .. }
+            Outcome::Settled {
+                verdict: Verdict::Committed | Verdict::Ambiguous { .. }, ..
+            }
             | Outcome::CommittedAlready
             | Outcome::Refused(_)
             | Outcome::CouldNot(_)
