@@ -3,7 +3,8 @@ use std::time::Duration;
 
 use super::{Came, Do, NotRecorded, Order, Outcome, RESERVED_LEASE_MAX, Report, Undelivered};
 use crate::plan::effect::{
-    Answer, Begin, Command, Ending, Holder, Record, Refusal, Reserve, Settle, State, Verdict,
+    Answer, Begin, Command, Ending, Holder, Record, Recorded, Refusal, Reserve, Settle, State,
+    Verdict,
 };
 use crate::plan::expect::StreamState;
 use crate::plan::key::Key;
@@ -128,8 +129,7 @@ impl Attempt {
                 self.renew(renew_at, ending, at)
             }
             (Phase::Watching { ending, .. }, Came::Renewed(done)) => self.renewed(done, ending, at),
-            (Phase::Watching { renewing, renew_at, ending }, Came::Started) => {
-                // The driver has begun what it was told to do beside the child.
+            (Phase::Watching { renewing, renew_at, ending }, Came::UnderWay) => {
                 self.watch(renewing, renew_at, ending)
             }
             (Phase::Watching { .. }, Came::Ended { end, stdout, stderr }) => {
@@ -408,8 +408,8 @@ impl Attempt {
         let why = match done {
             Done::Answered(answered) => {
                 self.see(&answered);
-                match answered.answer {
-                    Answer::Settled | Answer::Delivered => {
+                match answered.answer.recorded() {
+                    Some(Recorded::Ours) => {
                         let outcome = match refusal {
                             Some(refusal) => Outcome::Refused(refusal),
                             None => Outcome::Settled {
@@ -419,19 +419,9 @@ impl Attempt {
                         };
                         return self.recorded(outcome);
                     }
-                    Answer::KeptAsLate => NotRecorded::Late,
-                    Answer::Forgotten => NotRecorded::Forgotten,
-                    Answer::Granted
-                    | Answer::Start
-                    | Answer::Renewed { .. }
-                    | Answer::Lost
-                    | Answer::Resolved
-                    | Answer::AlreadySo
-                    | Answer::Contended
-                    | Answer::ProbeKept
-                    | Answer::Nothing
-                    | Answer::CommittedAlready
-                    | Answer::Refused(_) => return self.out_of_step(),
+                    Some(Recorded::Late) => NotRecorded::Late,
+                    Some(Recorded::Forgotten) => NotRecorded::Forgotten,
+                    None => return self.out_of_step(),
                 }
             }
             Done::CouldNot(error) | Done::Unknown(error) => NotRecorded::Store(error),
