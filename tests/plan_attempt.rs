@@ -323,6 +323,20 @@ fn an_unknown_reservation_runs_nothing_and_is_spooled_as_never_started() {
 }
 
 #[test]
+fn an_unknown_lapse_never_speaks_for_the_holder_that_it_was_about() {
+    // A contender writes the lapse of another's lease, and that write's end stays unknown. Spooling
+    // "never started" for the row's reservation would call a running child FAILED.
+    let mut world = World::started(&[]);
+    world.at = 61_000_000;
+    world.machine = Attempt::new(order(), Moment(world.at));
+    world.faults = vec![Fault::UnknownLanded];
+    world.rereads_fail = true;
+    let report = over(world.step(Came::Call));
+    assert!(!report.ran && matches!(report.result, Outcome::Unknown(_)));
+    assert_eq!(report.spooled, None);
+}
+
+#[test]
 fn an_unknown_reservation_that_landed_runs_once() {
     let mut world = World::with_faults(&[Fault::UnknownLanded]);
     assert!(matches!(world.step(Came::Call), Do::Start { .. }));

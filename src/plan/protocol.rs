@@ -17,8 +17,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::effect::{
-    Answer, BadStart, Command, Decision, Event, HistoryRow, OutcomeId, Record, Refusal, WriteId,
-    decide, evolve,
+    Answer, BadStart, Command, Decision, Event, HistoryRow, Holder, OutcomeId, Record, Refusal,
+    WriteId, decide, evolve,
 };
 use super::expect::{Conflict, StreamState};
 use super::key::Key;
@@ -254,7 +254,7 @@ pub struct Handle {
     outputs: Vec<Kept>,
     /// The `write_id`s of this command's appends whose end was unknown at some time.
     maybe_written: Vec<WriteId>,
-    unknown_row: Option<Box<Record>>,
+    unknown_reservation: Option<Holder>,
     read_at: Moment,
     phase: Phase,
 }
@@ -294,7 +294,7 @@ impl Handle {
             budget,
             outputs: Vec::new(),
             maybe_written: Vec::new(),
-            unknown_row: None,
+            unknown_reservation: None,
             read_at: Moment(0),
             phase: Phase::Loading,
         }
@@ -313,10 +313,13 @@ impl Handle {
         &self.key
     }
 
-    /// The row of the newest append whose end was unknown: it may be in the store.
+    /// The reservation that this command may have made without seeing it land.
+    ///
+    /// Only an append that reserved counts: the row of a lapse that this command noticed carries the
+    /// reservation of **another** holder, whose child may be running.
     #[must_use]
-    pub fn unknown_row(&self) -> Option<&Record> {
-        self.unknown_row.as_deref()
+    pub fn unknown_reservation(&self) -> Option<Holder> {
+        self.unknown_reservation
     }
 
     /// Takes an answer and names the next step. `at` is our own clock, read after the answer came
@@ -526,7 +529,11 @@ impl Handle {
             End::Unknown(error) if pending.tried_again => unknown(pending.unknown.unwrap_or(error)),
             End::Unknown(error) => {
                 self.maybe_written.push(pending.append.next.write_id);
-                self.unknown_row = Some(Box::new(pending.append.next.clone()));
+                let next = &pending.append.next;
+                if next.reservation_id == next.write_id {
+                    let (attempt, reservation_id) = (next.attempt, next.reservation_id);
+                    self.unknown_reservation = Some(Holder { attempt, reservation_id });
+                }
                 pending.unknown = Some(error);
                 self.reread(pending, at)
             }

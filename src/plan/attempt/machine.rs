@@ -192,15 +192,14 @@ impl Attempt {
                     _ => self.out_of_step(),
                 }
             }
-            Done::CouldNot(error) => self.over(Outcome::CouldNot(error)),
+            // The reservation may have landed unseen. Nothing runs and nothing more is written now;
+            // "never started" goes to the spool, so that a delivery before the lease ends settles
+            // it without a person (CMT-10).
+            Done::CouldNot(error) => {
+                self.nothing_ran(write.unknown_reservation(), Outcome::CouldNot(error))
+            }
             Done::Unknown(error) => {
-                // The reservation may have landed. Nothing runs and nothing more is written now;
-                // "never started" goes to the spool, so that a delivery before the lease ends
-                // settles it without a person (CMT-10).
-                let holder = write
-                    .unknown_row()
-                    .map(|row| Holder { attempt: row.attempt, reservation_id: row.reservation_id });
-                self.nothing_ran(holder, Outcome::Unknown(error))
+                self.nothing_ran(write.unknown_reservation(), Outcome::Unknown(error))
             }
         }
     }
