@@ -468,6 +468,23 @@ fn a_child_whose_record_stands_failed_is_ended_once() {
 }
 
 #[test]
+fn a_failed_that_a_doubt_turned_ambiguous_is_reported_as_that() {
+    // EFF-7: told, and retried, by what the record says. A late word of an older holder set the doubt.
+    let mut world = World::started(&[]);
+    world.other(Event::LateOutcome(ctrlrun::plan::effect::LateOutcome {
+        attempt: 0,
+        reservation_id: WriteId(Uuid::from_u128(99)),
+        word: Verdict::Committed,
+        doubt: true,
+        ending: ctrlrun::plan::effect::Ending::default(),
+    }));
+    let report = over(world.step(exited(6)));
+    assert!(matches!(report.result, Outcome::Settled { verdict: Verdict::Ambiguous { .. }, .. }));
+    let mut again = ctrlrun::plan::again::Again::new(Moment(0), 5, Duration::from_secs(1));
+    assert_eq!(again.next(&report, Moment(0)), ctrlrun::plan::again::Next::Stop);
+}
+
+#[test]
 fn an_answer_that_nobody_asked_for_starts_nothing() {
     for came in [Came::Started, Came::Due, exited(0), Came::Unspooled, Came::TooLate] {
         let mut world = World::new();

@@ -411,10 +411,7 @@ impl Attempt {
                     Some(Recorded::Ours) => {
                         let outcome = match refusal {
                             Some(refusal) => Outcome::Refused(refusal),
-                            None => Outcome::Settled {
-                                verdict: undelivered.settle.verdict,
-                                ending: undelivered.settle.ending,
-                            },
+                            None => settled(undelivered.settle, self.record.as_ref()),
                         };
                         return self.recorded(outcome);
                     }
@@ -471,6 +468,23 @@ impl Attempt {
 /// (CMT-14).
 fn budget(within: Duration, exchange_max: Duration, lease: Duration, at: Moment) -> Budget {
     Budget::new(TRIES_MAX, at.plus(within), exchange_max.min(lease / 4))
+}
+
+/// What was recorded as this attempt's. That is its word, but for a doubt that others had raised
+/// meanwhile: then "failed" stands as AMBIGUOUS, and must be told, and retried, as that (EFF-7).
+fn settled(settle: Settle, record: Option<&Record>) -> Outcome {
+    let ours = record.filter(|record| record.is_held_by(settle.holder));
+    let verdict = match ours.map(|record| record.state) {
+        Some(State::Ambiguous { cause, reaped }) => Verdict::Ambiguous { cause, reaped },
+        Some(
+            State::Reserved { .. }
+            | State::Executing { .. }
+            | State::Committed { .. }
+            | State::Failed { .. },
+        )
+        | None => settle.verdict,
+    };
+    Outcome::Settled { verdict, ending: settle.ending }
 }
 
 fn is_failure(input: &Input) -> bool {
