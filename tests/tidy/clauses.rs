@@ -147,7 +147,7 @@ fn near(test_lines: &BTreeSet<usize>, line: usize) -> bool {
         .is_some_and(|next| next - line <= COMMENT_LINES_MAX)
 }
 
-/// The names like `ABC-12` in a line.
+/// The names in a line that are three capital letters, a dash and a number.
 fn in_line(line: &str) -> Vec<Clause> {
     let bytes = line.as_bytes();
     let mut found = Vec::new();
