@@ -39,10 +39,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut args = args_os().skip(1);
     let usage = "floor STORE KEY COMMAND [ARG...]";
     let store = args.next().ok_or(usage)?;
-    let key = args
-        .next()
-        .and_then(|key| key.into_string().ok())
-        .ok_or(usage)?;
+    let key = args.next().and_then(|key| key.into_string().ok()).ok_or(usage)?;
     let program = args.next().ok_or(usage)?;
     let code = run(&store, &key, &program, &args.collect::<Vec<_>>())?;
     Ok(ExitCode::from(code))
@@ -62,9 +59,7 @@ fn run(
     let write = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let attempt_id = "01890a5d-ac96-774b-bcce-b302099a8057";
     let until = at + RESERVED_FOR;
-    let row = params![
-        key, reserved, attempt_id, [0_u8; 32], name, words, until, at
-    ];
+    let row = params![key, reserved, attempt_id, [0_u8; 32], name, words, until, at];
     won(write.prepare(RESERVE)?.execute(row)?)?;
     let data = format!(
         r#"{{"attempt":1,"attempt_id":"{attempt_id}","request":{{"fingerprint":"sha256:{:064}","program":{name:?},"arguments":{words},"command":null}},"lease_expires_at":{until}}}"#,
@@ -76,9 +71,7 @@ fn run(
     let (begun, at) = (draw()?, now()?);
     let write = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let until = at + BEGUN_FOR;
-    won(write
-        .prepare(BEGIN)?
-        .execute(params![key, reserved, begun, until, at])?)?;
+    won(write.prepare(BEGIN)?.execute(params![key, reserved, begun, until, at])?)?;
     let data = format!(
         r#"{{"lease_expires_at":{until},"ran_on":{{"host":"host","pid":{},"user":"user","directory":"/"}}}}"#,
         std::process::id()
@@ -94,13 +87,8 @@ fn run(
         Some(0) => ("committed", "committed", None),
         _ => ("ambiguous", "ambiguated", Some("exit")),
     };
-    won(write
-        .prepare(SETTLE)?
-        .execute(params![key, begun, settled, state, cause, code, at])?)?;
-    let data = format!(
-        r#"{{"ending":{{"exit_code":{},"detail":"exited"}}}}"#,
-        code.unwrap_or(-1)
-    );
+    won(write.prepare(SETTLE)?.execute(params![key, begun, settled, state, cause, code, at])?)?;
+    let data = format!(r#"{{"ending":{{"exit_code":{},"detail":"exited"}}}}"#, code.unwrap_or(-1));
     event(&write, key, 3, &settled, Some(&outcome), kind, at, &data)?;
     write.commit()?;
 
@@ -138,11 +126,7 @@ fn event(
 
 /// A write that changed another number of rows than one found somebody there.
 fn won(rows: usize) -> Result<(), Box<dyn Error>> {
-    if rows == 1 {
-        Ok(())
-    } else {
-        Err("another attempt holds the key".into())
-    }
+    if rows == 1 { Ok(()) } else { Err("another attempt holds the key".into()) }
 }
 
 fn draw() -> Result<[u8; 16], Box<dyn Error>> {

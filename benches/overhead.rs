@@ -64,10 +64,7 @@ fn main() -> Outcome<()> {
     }
     report(pairs, &sizes);
     for size in sizes.iter().take(1) {
-        let ours = fsyncs(
-            directory.path(),
-            ours(directory.path(), &size.ours, "bench:traced"),
-        )?;
+        let ours = fsyncs(directory.path(), ours(directory.path(), &size.ours, "bench:traced"))?;
         let floor = fsyncs(directory.path(), floor(&size.floor, "bench:traced"))?;
         match (ours, floor) {
             (Some(ours), Some(floor)) => println!("fsyncs per run: ctrlrun {ours}, floor {floor}"),
@@ -113,12 +110,7 @@ fn prepare(directory: &Path, rows: u64) -> Outcome<Size> {
     database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
     database.close().map_err(|(_, error)| error)?;
     fs::copy(&ours, &floor)?;
-    Ok(Size {
-        rows,
-        ours,
-        floor,
-        times: Vec::new(),
-    })
+    Ok(Size { rows, ours, floor, times: Vec::new() })
 }
 
 /// `ctrlrun` in an environment of its own.
@@ -134,11 +126,7 @@ fn ctrlrun(directory: &Path) -> Command {
 
 fn ours(directory: &Path, store: &Path, key: &str) -> Command {
     let mut command = ctrlrun(directory);
-    command
-        .arg("run")
-        .arg("--store")
-        .arg(store)
-        .args(["--key", key, "--", "true"]);
+    command.arg("run").arg("--store").arg(store).args(["--key", key, "--", "true"]);
     command
 }
 
@@ -154,11 +142,7 @@ fn timed(mut command: Command) -> Outcome<Duration> {
     let start = Instant::now();
     let status = command.status()?;
     let took = start.elapsed();
-    if status.success() {
-        Ok(took)
-    } else {
-        Err(format!("{command:?}: {status}").into())
-    }
+    if status.success() { Ok(took) } else { Err(format!("{command:?}: {status}").into()) }
 }
 
 fn report(pairs: usize, sizes: &[Size]) {
@@ -182,16 +166,10 @@ fn report(pairs: usize, sizes: &[Size]) {
     }
     // Round by round, so that both sides of a ratio met the same machine.
     if let [.., small, large] = sizes {
-        let grown = small
-            .times
-            .iter()
-            .zip(&large.times)
-            .map(|((small, _), (large, _))| large / small);
+        let grown =
+            small.times.iter().zip(&large.times).map(|((small, _), (large, _))| large / small);
         let (from, to) = (small.rows, large.rows);
-        println!(
-            "from {from} to {to} rows ctrlrun takes {:.3} times as long",
-            median(grown)
-        );
+        println!("from {from} to {to} rows ctrlrun takes {:.3} times as long", median(grown));
     }
 }
 

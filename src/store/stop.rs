@@ -5,6 +5,9 @@ use std::sync::OnceLock;
 
 use nix::sys::signal::{Signal, raise};
 
+use super::Append;
+use crate::plan::effect::Event;
+
 /// Where a process can be made to halt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Point {
@@ -74,4 +77,15 @@ pub fn here(point: Point, scratch: bool) {
     if scratch && ARMED.get() == Some(&point) {
         let _ = raise(Signal::SIGSTOP);
     }
+}
+
+/// The stop points inside an append, for a store to be opened with.
+pub fn inside_append(append: &Append) {
+    let point = match append.history.first().map(|row| &row.event) {
+        Some(Event::Reserved(_)) => Point::InReserve,
+        Some(Event::Committed(_) | Event::Failed(_) | Event::Ambiguated(_)) => Point::InSettle,
+        _ => return,
+    };
+    // The store calls this only if it carries the mark.
+    here(point, true);
 }

@@ -37,18 +37,11 @@ pub fn blocks(page: &str) -> Result<Vec<Block>, String> {
         };
         if !["console", "text"].contains(&kind) {
             let at = at + 1;
-            return Err(format!(
-                "line {at}: a block is `console` or `text`, not {kind:?}"
-            ));
+            return Err(format!("line {at}: a block is `console` or `text`, not {kind:?}"));
         }
-        let inside: Vec<(usize, &str)> = lines
-            .by_ref()
-            .take_while(|(_, line)| line.trim_start() != "```")
-            .collect();
-        let mut block = Block {
-            kind: kind.to_owned(),
-            commands: Vec::new(),
-        };
+        let inside: Vec<(usize, &str)> =
+            lines.by_ref().take_while(|(_, line)| line.trim_start() != "```").collect();
+        let mut block = Block { kind: kind.to_owned(), commands: Vec::new() };
         if block.is_run() {
             block.commands = commands(&inside)?;
         }
@@ -63,17 +56,11 @@ fn commands(lines: &[(usize, &str)]) -> Result<Vec<Shown>, String> {
     for (at, line) in lines {
         let line_number = at + 1;
         if let Some(typed) = line.strip_prefix("$ ") {
-            found.push(Shown {
-                line: line_number,
-                typed: typed.to_owned(),
-                prints: Vec::new(),
-            });
+            found.push(Shown { line: line_number, typed: typed.to_owned(), prints: Vec::new() });
             continue;
         }
         let Some(last) = found.last_mut() else {
-            return Err(format!(
-                "line {line_number}: a console block starts with `$ `"
-            ));
+            return Err(format!("line {line_number}: a console block starts with `$ `"));
         };
         match line.strip_prefix("> ") {
             Some(more) if last.prints.is_empty() => {

@@ -50,9 +50,8 @@ fn faceless(line: &str) -> String {
         }
     }
     // "4 s ago", "2 h 5 m ago": numbers and units, back from the word that says so.
-    while let Some(ago) = words
-        .iter()
-        .position(|word| word.trim_end_matches([',', ';', '.', ')']) == "ago")
+    while let Some(ago) =
+        words.iter().position(|word| word.trim_end_matches([',', ';', '.', ')']) == "ago")
     {
         let mut from = ago;
         while from >= 2 && is_unit(&words[from - 1]) && is_number(&words[from - 2]) {
@@ -99,13 +98,11 @@ fn has_shape(word: &str, at: usize, shape: &str) -> bool {
     let Some(part) = word.get(at..at + shape.len()) else {
         return false;
     };
-    part.bytes()
-        .zip(shape.bytes())
-        .all(|(byte, wanted)| match wanted {
-            b'0' if hex => byte.is_ascii_hexdigit(),
-            b'0' => byte.is_ascii_digit(),
-            _ => byte == wanted,
-        })
+    part.bytes().zip(shape.bytes()).all(|(byte, wanted)| match wanted {
+        b'0' if hex => byte.is_ascii_hexdigit(),
+        b'0' => byte.is_ascii_digit(),
+        _ => byte == wanted,
+    })
 }
 
 #[cfg(test)]
@@ -125,10 +122,7 @@ mod tests {
             ("on ... as ..., pid 7.", "on a-b as root, pid 4121."),
             ("a\n...\nd", "a\nb\nc\nd"),
             ("a\n...\nd", "a\nd"),
-            (
-                "at 2026-01-01T00:00:00.000000Z",
-                "at 2031-12-30T23:59:59.123456Z",
-            ),
+            ("at 2026-01-01T00:00:00.000000Z", "at 2031-12-30T23:59:59.123456Z"),
             ("b@2026-11-30: x", "b@2027-01-02: x"),
             (
                 "id 01890a5d-ac96-774b-bcce-b302099a8057.",
@@ -136,10 +130,7 @@ mod tests {
             ),
             ("a...z", "a z"),
         ] {
-            assert!(
-                agrees(&lines(page), &lines(printed)),
-                "{page:?} and {printed:?}"
-            );
+            assert!(agrees(&lines(page), &lines(printed)), "{page:?} and {printed:?}");
         }
     }
 
@@ -158,10 +149,7 @@ mod tests {
             ("revision 3", "revision 4"),
             ("a...", "ba"),
         ] {
-            assert!(
-                !agrees(&lines(page), &lines(printed)),
-                "{page:?} and {printed:?}"
-            );
+            assert!(!agrees(&lines(page), &lines(printed)), "{page:?} and {printed:?}");
         }
     }
 }

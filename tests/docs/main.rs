@@ -45,11 +45,7 @@ mod tests {
             let blocks = blocks::blocks(&text).unwrap_or_else(|why| panic!("{page}: {why}"));
             let home = shell::Home::new();
             for block in blocks.iter().filter(|block| block.is_run()) {
-                wrong.extend(
-                    home.differences(block)
-                        .into_iter()
-                        .map(|it| format!("{page}:{it}")),
-                );
+                wrong.extend(home.differences(block).into_iter().map(|it| format!("{page}:{it}")));
             }
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -58,11 +54,7 @@ mod tests {
     #[test]
     fn the_readme_has_an_example_that_is_run() {
         let blocks = blocks::blocks(&read("README.md")).unwrap();
-        assert!(
-            blocks
-                .iter()
-                .any(|block| block.is_run() && block.commands.len() > 2)
-        );
+        assert!(blocks.iter().any(|block| block.is_run() && block.commands.len() > 2));
     }
 
     /// The numbers that start the rows of the tables of a text.
@@ -98,9 +90,6 @@ mod tests {
         let ci = read(".ci/run");
         let command = ci.trim_end().lines().last().unwrap();
         assert!(command.ends_with("cargo test --locked"), "{command}");
-        assert!(
-            read("README.md").contains(&format!("\n{command}\n")),
-            "{command}"
-        );
+        assert!(read("README.md").contains(&format!("\n{command}\n")), "{command}");
     }
 }

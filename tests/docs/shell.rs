@@ -74,11 +74,7 @@ impl Home {
         }
         // Both streams go to one file, each write behind the last, as on a terminal.
         let output = path.join("output");
-        let file = File::options()
-            .create(true)
-            .append(true)
-            .open(&output)
-            .unwrap();
+        let file = File::options().create(true).append(true).open(&output).unwrap();
         file.set_len(0).unwrap();
         let mut shell = Command::new("/bin/sh");
         shell
@@ -86,13 +82,7 @@ impl Home {
             .current_dir(&home)
             .env_clear()
             .env("HOME", &home)
-            .env(
-                "PATH",
-                format!(
-                    "{}:/usr/local/bin:/usr/bin:/bin",
-                    path.join("bin").display()
-                ),
-            )
+            .env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", path.join("bin").display()))
             .env("USER", "me")
             .env("LC_ALL", "C.UTF-8")
             .env("TZ", "UTC")
@@ -110,15 +100,9 @@ impl Home {
         });
         if waiting.recv_timeout(BLOCK_MAX).is_err() {
             let group = format!("-{id}");
-            Command::new("kill")
-                .args(["-KILL", "--", &group])
-                .status()
-                .unwrap();
+            Command::new("kill").args(["-KILL", "--", &group]).status().unwrap();
             waiter.join().unwrap();
-            panic!(
-                "line {}: its block did not end in {BLOCK_MAX:?}",
-                commands[0].line
-            );
+            panic!("line {}: its block did not end in {BLOCK_MAX:?}", commands[0].line);
         }
         waiter.join().unwrap();
         let printed = String::from_utf8_lossy(&read(&output).unwrap())
@@ -126,11 +110,7 @@ impl Home {
         let mut parts: Vec<String> = printed.split(&mark).map(str::to_owned).collect();
         parts.pop();
         // A command that ends its shell takes those behind it along.
-        assert_eq!(
-            parts.len(),
-            commands.len(),
-            "a command ended the shell: {printed}"
-        );
+        assert_eq!(parts.len(), commands.len(), "a command ended the shell: {printed}");
         parts
     }
 }
@@ -143,10 +123,7 @@ mod tests {
     fn differences(page: &str) -> usize {
         let home = Home::new();
         let blocks = blocks(page).unwrap();
-        blocks
-            .iter()
-            .map(|block| home.differences(block).len())
-            .sum()
+        blocks.iter().map(|block| home.differences(block).len()).sum()
     }
 
     #[test]
@@ -160,14 +137,8 @@ mod tests {
 
     #[test]
     fn a_page_that_is_wrong_has_differences() {
-        assert_eq!(
-            differences("```console\n$ echo hi\nho\n$ echo ho\n```\n"),
-            2
-        );
-        assert_eq!(
-            differences("```console\n$ (exit 3)\n$ echo $?\n0\n```\n"),
-            1
-        );
+        assert_eq!(differences("```console\n$ echo hi\nho\n$ echo ho\n```\n"), 2);
+        assert_eq!(differences("```console\n$ (exit 3)\n$ echo $?\n0\n```\n"), 1);
     }
 
     #[test]

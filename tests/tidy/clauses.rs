@@ -97,11 +97,7 @@ fn defined(line: &str) -> Option<(Clause, &str)> {
 fn citations(text: &str) -> Vec<(Clause, usize, bool)> {
     let mut found = Vec::new();
     for (at, line) in text.lines().enumerate() {
-        found.extend(
-            in_line(line)
-                .into_iter()
-                .map(|clause| (clause, at + 1, false)),
-        );
+        found.extend(in_line(line).into_iter().map(|clause| (clause, at + 1, false)));
     }
     found
 }
@@ -141,10 +137,7 @@ fn cited_by_tests(source: &Source) -> Vec<Clause> {
 fn near(test_lines: &BTreeSet<usize>, line: usize) -> bool {
     // Comments hold no code, so a comment in a test is followed by test code within its block.
     const COMMENT_LINES_MAX: usize = 12;
-    test_lines
-        .range(line..)
-        .next()
-        .is_some_and(|next| next - line <= COMMENT_LINES_MAX)
+    test_lines.range(line..).next().is_some_and(|next| next - line <= COMMENT_LINES_MAX)
 }
 
 /// The names in a line that are three capital letters, a dash and a number.
@@ -205,10 +198,7 @@ mod tests {
         let right = page("**ABC-1.** One, see **ABC-9.**\n**ABC-2.** Withdrawn: it was wrong.");
         let (clauses, wrong) = book(&[right]);
         assert_eq!(wrong, Vec::<String>::new());
-        let expected = [
-            (("ABC".to_owned(), 1), false),
-            (("ABC".to_owned(), 2), true),
-        ];
+        let expected = [(("ABC".to_owned(), 1), false), (("ABC".to_owned(), 2), true)];
         assert_eq!(clauses.into_iter().collect::<Vec<_>>(), expected);
 
         for text in [
@@ -231,10 +221,7 @@ mod tests {
         let cites = [
             ("tests/run.rs", "// ABC-1\nfn f() {}"),
             ("tests/common/mod.rs", "const C: &str = \"ABC-1\";"),
-            (
-                "src/x.rs",
-                "#[cfg(test)] mod tests {\n// ABC-1\n#[test] fn f() {} }",
-            ),
+            ("src/x.rs", "#[cfg(test)] mod tests {\n// ABC-1\n#[test] fn f() {} }"),
             ("src/store/conformance.rs", "/// ABC-1\npub fn f() {}"),
         ];
         for (path, text) in cites {
@@ -243,14 +230,8 @@ mod tests {
         }
         let does_not = [
             ("src/x.rs", "/// ABC-1\npub fn f() {}"),
-            (
-                "src/x.rs",
-                "/// ABC-1\npub fn f() {}\n#[cfg(test)] mod tests {}",
-            ),
-            (
-                "src/x.rs",
-                "#[cfg(test)] mod tests {}\n/// ABC-1\npub fn f() {}",
-            ),
+            ("src/x.rs", "/// ABC-1\npub fn f() {}\n#[cfg(test)] mod tests {}"),
+            ("src/x.rs", "#[cfg(test)] mod tests {}\n/// ABC-1\npub fn f() {}"),
             ("docs/x.md", "ABC-1"),
             ("tests/tidy/x.rs", "// ABC-1"),
             ("tests/docs/x.rs", "// ABC-1"),

@@ -30,17 +30,8 @@ const IMPURE: [&str; 15] = [
 ];
 
 /// Functions and macros that do I/O or draw from the world under any path.
-const IMPURE_CALLS: [&str; 9] = [
-    "now_v7",
-    "now_v1",
-    "new_v4",
-    "println",
-    "print",
-    "eprintln",
-    "eprint",
-    "env",
-    "option_env",
-];
+const IMPURE_CALLS: [&str; 9] =
+    ["now_v7", "now_v1", "new_v4", "println", "print", "eprintln", "eprint", "env", "option_env"];
 
 /// One path that a file names, with groups resolved: `use a::{b, c}` names two.
 #[derive(Debug, PartialEq, Eq)]
@@ -81,10 +72,7 @@ pub fn impurities(sources: &[Source]) -> Vec<String> {
         for named in named(&tokens) {
             for impure in IMPURE {
                 if reaches(&named, impure) {
-                    wrong.push(format!(
-                        "{}:{}: plan names {impure}",
-                        source.path, named.line
-                    ));
+                    wrong.push(format!("{}:{}: plan names {impure}", source.path, named.line));
                 }
             }
         }
@@ -111,10 +99,7 @@ pub fn unsafes(sources: &[Source]) -> Vec<String> {
         }
         for token in code(&source.text) {
             if token.is("unsafe") {
-                wrong.push(format!(
-                    "{}:{}: unsafe outside src/exec",
-                    source.path, token.line
-                ));
+                wrong.push(format!("{}:{}: unsafe outside src/exec", source.path, token.line));
             }
         }
     }
@@ -123,9 +108,7 @@ pub fn unsafes(sources: &[Source]) -> Vec<String> {
 
 /// The library's Rust files: all of `src/` but the binary's.
 fn library(sources: &[Source]) -> impl Iterator<Item = &Source> {
-    sources
-        .iter()
-        .filter(|source| source.is_rust() && source.under("src") && !binary(&source.path))
+    sources.iter().filter(|source| source.is_rust() && source.under("src") && !binary(&source.path))
 }
 
 /// Whether a file belongs to the binary.
@@ -211,9 +194,7 @@ fn named(tokens: &[Token]) -> Vec<Named> {
         }
         let follows = tokens.get(index + 1).is_some_and(|next| next.is("::"));
         let renamed = in_use && tokens.get(index + 1).is_some_and(|next| next.is("as"));
-        let first = index
-            .checked_sub(1)
-            .is_some_and(|before| tokens[before].is("use"));
+        let first = index.checked_sub(1).is_some_and(|before| tokens[before].is("use"));
         let whole = in_use && first;
         if follows || whole || renamed {
             expand(tokens, index, &mut Vec::new(), in_use, &mut found);
@@ -260,11 +241,7 @@ fn expand(
         let line = token.line;
         at += 1;
         if !more || tokens.get(at + 1).is_some_and(|next| next.is("<")) {
-            into.push(Named {
-                segments: prefix.clone(),
-                line,
-                in_use,
-            });
+            into.push(Named { segments: prefix.clone(), line, in_use });
             if in_use && tokens.get(at).is_some_and(|next| next.is("as")) {
                 at += 2;
             }
@@ -334,16 +311,10 @@ mod tests {
             ("src/plan/effect/mod.rs", "use super::super::store::Store;"),
             ("src/plan/mod.rs", "use super::store::Store;"),
             ("src/plan/mod.rs", "use crate::*;"),
-            (
-                "src/plan/mod.rs",
-                "use crate::{key::Key, plan::{time, key}};",
-            ),
+            ("src/plan/mod.rs", "use crate::{key::Key, plan::{time, key}};"),
             ("src/plan/mod.rs", "mod tests { use super::super::exec; }"),
             ("src/store/mod.rs", "use crate::exec::Child;"),
-            (
-                "src/store/sqlite/mod.rs",
-                "use crate::{plan::key, drive::host};",
-            ),
+            ("src/store/sqlite/mod.rs", "use crate::{plan::key, drive::host};"),
             ("src/exec/mod.rs", "use crate::plan::verdict;"),
             ("src/exec/mod.rs", "use crate::store;"),
             ("src/drive/mod.rs", "use crate::cli::run;"),
@@ -352,50 +323,24 @@ mod tests {
             ("src/attic/mod.rs", ""),
         ];
         for (path, text) in wrong {
-            assert_ne!(
-                complaints(path, text),
-                Vec::<String>::new(),
-                "{path}: {text}"
-            );
+            assert_ne!(complaints(path, text), Vec::<String>::new(), "{path}: {text}");
         }
     }
 
     #[test]
     fn an_arrow_that_points_on_is_let_through() {
         let right = [
-            (
-                "src/plan/effect/decide.rs",
-                "use super::super::key::Key; use crate::plan::time;",
-            ),
-            (
-                "src/plan/key.rs",
-                "#[cfg(test)] mod tests { use super::*; }",
-            ),
-            (
-                "src/plan/key.rs",
-                "// crate::store would be wrong\npub(crate) fn f() {}",
-            ),
-            (
-                "src/store/mod.rs",
-                "use crate::{plan::{key, time}, store::Flow};",
-            ),
-            (
-                "src/exec/mod.rs",
-                "mod reap; use self::reap::Reaper; use super::exec::clock;",
-            ),
+            ("src/plan/effect/decide.rs", "use super::super::key::Key; use crate::plan::time;"),
+            ("src/plan/key.rs", "#[cfg(test)] mod tests { use super::*; }"),
+            ("src/plan/key.rs", "// crate::store would be wrong\npub(crate) fn f() {}"),
+            ("src/store/mod.rs", "use crate::{plan::{key, time}, store::Flow};"),
+            ("src/exec/mod.rs", "mod reap; use self::reap::Reaper; use super::exec::clock;"),
             ("src/drive/mod.rs", "use crate::{exec, plan, store};"),
             ("src/lib.rs", "pub mod plan;"),
-            (
-                "src/cli/run.rs",
-                "use crate::cli::render; use ctrlrun::drive;",
-            ),
+            ("src/cli/run.rs", "use crate::cli::render; use ctrlrun::drive;"),
         ];
         for (path, text) in right {
-            assert_eq!(
-                complaints(path, text),
-                Vec::<String>::new(),
-                "{path}: {text}"
-            );
+            assert_eq!(complaints(path, text), Vec::<String>::new(), "{path}: {text}");
         }
     }
 

@@ -64,11 +64,7 @@ fn one(chars: &[char], at: usize) -> (Kind, usize) {
         (':', ':') => (Kind::Mark, at + 2),
         ('\'', first) => {
             let lifetime = (first.is_alphabetic() || first == '_') && next(2) != '\'';
-            let end = if lifetime {
-                word_end(chars, at + 1)
-            } else {
-                quoted(chars, at, '\'')
-            };
+            let end = if lifetime { word_end(chars, at + 1) } else { quoted(chars, at, '\'') };
             (Kind::Literal, end)
         }
         (c, _) if c.is_alphabetic() || c == '_' => prefixed(chars, at),
@@ -112,10 +108,7 @@ fn raw_end(chars: &[char], at: usize) -> Option<usize> {
 }
 
 fn word_end(chars: &[char], at: usize) -> usize {
-    let length = chars[at..]
-        .iter()
-        .take_while(|c| c.is_alphanumeric() || **c == '_')
-        .count();
+    let length = chars[at..].iter().take_while(|c| c.is_alphanumeric() || **c == '_').count();
     at + length
 }
 

@@ -23,10 +23,7 @@ pub fn unwelcome(packages: &[(String, Option<String>)]) -> Vec<String> {
 
 /// Whether an SPDX expression can be met with what is allowed.
 fn allowed(expression: &str) -> bool {
-    let spaced = expression
-        .replace('/', " OR ")
-        .replace('(', " ( ")
-        .replace(')', " ) ");
+    let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut rest = words.as_slice();
     either(&mut rest) && rest.is_empty()

@@ -143,17 +143,11 @@ fn targets() -> Vec<Target> {
     let root = format!("{}/", env!("CARGO_MANIFEST_DIR"));
     let metadata = metadata(&["--no-deps"]);
     let packages = metadata["packages"].as_array().unwrap();
-    let targets = packages
-        .iter()
-        .flat_map(|package| package["targets"].as_array().unwrap());
+    let targets = packages.iter().flat_map(|package| package["targets"].as_array().unwrap());
     targets
         .map(|target| Target {
             kind: target["kind"][0].as_str().unwrap().to_owned(),
-            root: target["src_path"]
-                .as_str()
-                .unwrap()
-                .trim_start_matches(&root)
-                .to_owned(),
+            root: target["src_path"].as_str().unwrap().trim_start_matches(&root).to_owned(),
             tested: target["test"].as_bool().unwrap(),
             gated: target["required-features"].is_array(),
         })
@@ -173,12 +167,7 @@ mod tests {
     }
 
     fn target(kind: &str, root: &str) -> Target {
-        Target {
-            kind: kind.to_owned(),
-            root: root.to_owned(),
-            tested: true,
-            gated: false,
-        }
+        Target { kind: kind.to_owned(), root: root.to_owned(), tested: true, gated: false }
     }
 
     #[test]
@@ -190,10 +179,7 @@ mod tests {
             Source::new("src/plan/a/b.rs", ""),
             Source::new("src/plan/tests/deep.rs", ""),
             Source::new("src/plan/lost.rs", ""),
-            Source::new(
-                "src/main.rs",
-                "#[path = \"../verify/mod.rs\"] mod verify; mod cli;",
-            ),
+            Source::new("src/main.rs", "#[path = \"../verify/mod.rs\"] mod verify; mod cli;"),
             Source::new("src/cli/mod.rs", ""),
             Source::new("verify/mod.rs", ""),
             Source::new("tests/run.rs", "mod common;"),

@@ -14,10 +14,7 @@ pub struct Source {
 impl Source {
     /// A source made up for the test of a rule.
     pub fn new(path: &str, text: &str) -> Self {
-        Source {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        }
+        Source { path: path.to_owned(), text: text.to_owned() }
     }
 
     /// Whether it is Rust.
@@ -27,9 +24,7 @@ impl Source {
 
     /// Whether it lies under this directory.
     pub fn under(&self, directory: &str) -> bool {
-        self.path
-            .strip_prefix(directory)
-            .is_some_and(|rest| rest.starts_with('/'))
+        self.path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
     }
 }
 
@@ -94,11 +89,7 @@ pub fn test_code(source: &Source) -> Vec<Token> {
         return tokens;
     }
     let marked = in_tests(&tokens);
-    tokens
-        .into_iter()
-        .zip(marked)
-        .filter_map(|(token, test)| test.then_some(token))
-        .collect()
+    tokens.into_iter().zip(marked).filter_map(|(token, test)| test.then_some(token)).collect()
 }
 
 /// Whether an attribute marks what follows as compiled for tests only.
@@ -155,10 +146,8 @@ fn test_code_is_told_from_shipped_code() {
         #[cfg(not(test))] fn d() {}
         #[test] #[should_panic] fn e() { f([1; 2]); }
         fn g() {}";
-    let words: Vec<String> = test_code(&Source::new("src/x.rs", text))
-        .into_iter()
-        .map(|token| token.text)
-        .collect();
+    let words: Vec<String> =
+        test_code(&Source::new("src/x.rs", text)).into_iter().map(|token| token.text).collect();
     for inside in ["b", "c", "e", "f"] {
         assert!(words.iter().any(|word| word == inside), "{inside}");
     }

@@ -44,9 +44,7 @@ pub fn unfinished(sources: &[Source]) -> Vec<String> {
         }
         for token in test_code(source) {
             if token.kind == Kind::Word
-                && ["sleep", "sleep_ms", "park_timeout"]
-                    .iter()
-                    .any(|word| token.is(word))
+                && ["sleep", "sleep_ms", "park_timeout"].iter().any(|word| token.is(word))
             {
                 complain(token.line, "a test that sleeps");
             }
@@ -114,24 +112,14 @@ mod tests {
             ("tests/x.rs", "#[test] #[ignore = \"slow\"] fn f() {}"),
             ("tests/x.rs", "#[test] fn f() { std::thread::sleep(TICK); }"),
             ("tests/x/y.rs", "use std::thread::sleep;"),
-            (
-                "src/x.rs",
-                "#[cfg(test)] mod tests { fn f() { thread::sleep(TICK); } }",
-            ),
+            ("src/x.rs", "#[cfg(test)] mod tests { fn f() { thread::sleep(TICK); } }"),
         ];
         for (path, text) in wrong {
-            assert_eq!(
-                unfinished(&[Source::new(path, text)]).len(),
-                1,
-                "{path}: {text}"
-            );
+            assert_eq!(unfinished(&[Source::new(path, text)]).len(), 1, "{path}: {text}");
         }
         let right = [
             ("src/x.rs", "fn todo() { thread::sleep(PAUSE); } // todo!()"),
-            (
-                "tests/x.rs",
-                "#[test] fn f() { run(\"sleep 8\"); } // thread::sleep",
-            ),
+            ("tests/x.rs", "#[test] fn f() { run(\"sleep 8\"); } // thread::sleep"),
             ("tests/common/mod.rs", "fn until() { thread::sleep(TICK); }"),
         ];
         for (path, text) in right {
@@ -142,11 +130,9 @@ mod tests {
 
     #[test]
     fn what_does_not_belong_is_found() {
-        for text in [
-            concat!("see ../sha", "red/x.md"),
-            concat!("cd /wo", "rk/x"),
-            concat!("# TO", "DO"),
-        ] {
+        for text in
+            [concat!("see ../sha", "red/x.md"), concat!("cd /wo", "rk/x"), concat!("# TO", "DO")]
+        {
             assert_eq!(astray(&[Source::new("docs/x.md", text)]).len(), 1, "{text}");
         }
     }

@@ -1,0 +1,2 @@
+//! What tests share.
+pub mod store;
