@@ -1,5 +1,10 @@
 //! `ctrlrun`: parse, dispatch, exit code. Everything that matters is in the library; the face of it
 //! is in `cli/`.
+#![cfg_attr(
+    not(test),
+    deny(clippy::wildcard_enum_match_arm, clippy::unwrap_used, clippy::expect_used)
+)]
+
 mod cli;
 
 use std::process::ExitCode;

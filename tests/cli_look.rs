@@ -1,14 +1,12 @@
 //! The commands that look: `effects`, `show`, `history`, `output`. They change nothing.
 mod common;
-#[path = "common/fill.rs"]
-mod fill;
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 
+use common::fill::Fill;
 use common::{TestEnv, finish};
-use fill::Fill;
 use serde_json::Value;
 
 /// A store with an effect in every state.
@@ -24,7 +22,7 @@ fn every_state(env: &TestEnv) -> PathBuf {
     path
 }
 
-/// Ages and times, which differ from run to run, as `[AGE]` and `[TIME]`.
+/// Days and times as `[DAY]` and `[TIME]`, ages of some seconds as of none: they differ from run to run.
 fn timeless(text: &str) -> String {
     let mut words = Vec::new();
     for word in text.split(' ') {
@@ -38,7 +36,13 @@ fn timeless(text: &str) -> String {
         };
         words.push(word);
     }
-    words.join(" ")
+    let mut text = words.join(" ");
+    for seconds in 1..10 {
+        text = text
+            .replace(&format!(" {seconds} s "), " 0 s ")
+            .replace(&format!("({seconds} s "), "(0 s ");
+    }
+    text
 }
 
 fn lines(text: &str) -> Vec<Value> {
@@ -57,9 +61,23 @@ fn effects_lists_every_state_with_its_reason() {
     let env = TestEnv::new();
     every_state(&env);
     let out = env.run(["effects", "--state", "committed,failed,ambiguous"]);
-    insta::assert_snapshot!(out.all(&env), @"");
+    insta::assert_snapshot!(timeless(&out.all(&env)), @r"
+    exit 0
+    --- stdout
+    KEY            STATE      REV  ATTEMPT  AGE  WHERE   WHY
+    mail:1         COMMITTED    3        1  0 s  web-17  exited 0
+    mail:2         FAILED       3        1  0 s  web-17  exited 11
+    refund:txn_77  AMBIGUOUS    3        1  0 s  web-17  exited 28
+    ");
     let out = env.run(["ls", "--stuck"]);
-    insta::assert_snapshot!(out.all(&env), @"");
+    insta::assert_snapshot!(timeless(&out.all(&env)), @r"
+    exit 0
+    --- stdout
+    KEY              STATE              REV  ATTEMPT  AGE  WHERE   WHY
+    deploy:prod:881  EXECUTING, lapsed    2        1  0 s  web-17  lease ended, nobody has reported since
+    deploy:prod:882  RESERVED, lapsed     1        1  0 s  -       lease ended before it was begun: nothing ever ran
+    refund:txn_77    AMBIGUOUS            3        1  0 s  web-17  exited 28
+    ");
 }
 
 #[test]
@@ -68,18 +86,12 @@ fn effects_that_lapsed_are_stuck_and_no_one_had_to_contend() {
     let env = TestEnv::new();
     every_state(&env);
     let stuck = env.run(["effects", "--stuck", "--json"]);
-    assert_eq!(
-        keys(&stuck),
-        ["deploy:prod:881", "deploy:prod:882", "refund:txn_77"]
-    );
+    assert_eq!(keys(&stuck), ["deploy:prod:881", "deploy:prod:882", "refund:txn_77"]);
     assert_eq!(lines(&stuck.stdout)[0]["lease_lapsed"], true);
     assert_eq!(lines(&stuck.stdout)[0]["state"], "executing");
     assert_eq!(env.run(["effects", "--stuck", "--check"]).code, Some(76));
     let none = env.run(["effects", "--stuck", "--check", "--prefix", "mail:"]);
-    assert_eq!(
-        (none.code, none.stdout.as_str(), none.stderr.as_str()),
-        (Some(0), "", "")
-    );
+    assert_eq!((none.code, none.stdout.as_str(), none.stderr.as_str()), (Some(0), "", ""));
 }
 
 #[test]
@@ -118,11 +130,7 @@ fn a_list_to_a_pipe_is_never_cut_and_a_reader_that_leaves_is_no_error() {
     assert_eq!(left.stderr, "status 76\n");
     let full = env.shell("ctrlrun effects --json >/dev/full");
     assert_eq!(full.code, Some(70));
-    assert!(
-        full.stderr.contains("could not be written"),
-        "{}",
-        full.stderr
-    );
+    assert!(full.stderr.contains("could not be written"), "{}", full.stderr);
 }
 
 #[test]
@@ -137,15 +145,8 @@ fn two_rows_that_cannot_be_read_do_not_blind_the_list() {
     drop(store);
     let out = env.run(["effects"]);
     assert_eq!(out.stdout.lines().count(), 5, "{}", out.stdout);
-    assert!(
-        out.stderr.contains("mail:1: its record cannot be read"),
-        "{}",
-        out.stderr
-    );
-    assert!(
-        out.stderr
-            .contains("refund:txn_77: its record cannot be read")
-    );
+    assert!(out.stderr.contains("mail:1: its record cannot be read"), "{}", out.stderr);
+    assert!(out.stderr.contains("refund:txn_77: its record cannot be read"));
     // "None is stuck" would be more than is known.
     assert_eq!(out.code, Some(70));
     let alarm = env.run(["effects", "--prefix", "refund:", "--stuck", "--check"]);
@@ -160,10 +161,56 @@ fn show_says_what_ran_and_what_to_type() {
     let env = TestEnv::new();
     every_state(&env);
     let show = |key: &str| timeless(&env.run(["show", key]).all(&env));
-    insta::assert_snapshot!(show("refund:txn_77"), @"");
-    insta::assert_snapshot!(show("deploy:prod:881"), @"");
-    insta::assert_snapshot!(show("deploy:prod:882"), @"");
-    insta::assert_snapshot!(show("mail:1"), @"");
+    insta::assert_snapshot!(show("refund:txn_77"), @r"
+    exit 0
+    --- stdout
+    refund:txn_77   AMBIGUOUS (may have happened)   revision 3   attempt 1
+      ran      ./refund.sh, 2 arguments, on web-17 as deploy, pid 4121, in /srv, from [DAY] [TIME] to [TIME] (0 s ago)
+      ended    exited 28
+      stderr   curl: (28) Operation timed out
+      remote   22a25eac-f7c8-85b2-8334-a7e23c2abb93  (idempotency key: look for it at the remote)
+      labels   ticket=OPS-12
+
+    If it happened:      ctrlrun resolve refund:txn_77 --committed --expect 3 --reason ''
+    If it did not:       ctrlrun resolve refund:txn_77 --not-executed --expect 3 --reason ''
+    If you cannot tell:  leave it. It will not run by itself.
+    ");
+    insta::assert_snapshot!(show("deploy:prod:881"), @r"
+    exit 0
+    --- stdout
+    deploy:prod:881   EXECUTING, lapsed (may have happened)   revision 2   attempt 1
+      ran      ./refund.sh, 2 arguments, on web-17 as deploy, pid 4121, in /srv, since [DAY] [TIME] (0 s ago)
+      now      lease ended, nobody has reported since
+      remote   843c4765-a507-82b9-9fd4-1d47b092785f  (idempotency key: look for it at the remote)
+      labels   ticket=OPS-12
+
+    Look first:          the old process may still be running.
+    If it happened:      ctrlrun resolve deploy:prod:881 --committed --expect 2 --reason ''
+    If it did not:       ctrlrun resolve deploy:prod:881 --not-executed --expect 2 --reason ''
+    If you cannot tell:  leave it. It will not run by itself.
+    ");
+    insta::assert_snapshot!(show("deploy:prod:882"), @r"
+    exit 0
+    --- stdout
+    deploy:prod:882   RESERVED, lapsed (never started)   revision 1   attempt 1
+      ran      ./refund.sh, 2 arguments, never started
+      now      lease ended before it was begun: nothing ever ran
+      remote   cdea5fec-b6ac-830f-8aec-9f1330f0744c  (idempotency key: look for it at the remote)
+
+    Nothing ever ran:    ctrlrun resolve deploy:prod:882 --not-executed --expect 1 --reason ''
+    ");
+    insta::assert_snapshot!(show("mail:1"), @r"
+    exit 0
+    --- stdout
+    mail:1   COMMITTED (happened)   revision 3   attempt 1
+      ran      ./refund.sh, 2 arguments, on web-17 as deploy, pid 4121, in /srv, from [DAY] [TIME] to [TIME] (0 s ago)
+      ended    exited 0
+      stdout   5 bytes  (ctrlrun output mail:1)
+      remote   39320e00-f6bb-8d49-a5a7-70b9ab96d381  (idempotency key: look for it at the remote)
+      labels   ticket=OPS-12
+
+    If that is wrong:    ctrlrun resolve mail:1 --reopen --expect 3 --reason ''
+    ");
 }
 
 #[test]
@@ -236,7 +283,7 @@ fn show_check_tells_the_state_by_its_exit_status() {
 fn no_such_store_and_no_such_effect_are_told_apart_and_nothing_is_made() {
     // Case 32, STO-7, STO-11
     let env = TestEnv::new();
-    let absent = env.path("work/absent.db");
+    let absent = env.path("here/absent.db");
     for command in [
         vec!["show", "k"],
         vec!["effects"],
@@ -250,24 +297,34 @@ fn no_such_store_and_no_such_effect_are_told_apart_and_nothing_is_made() {
         assert_eq!(env.run(&command).code, Some(78), "{command:?}");
     }
     assert!(!absent.exists());
-    assert!(
-        std::fs::read_dir(env.path("home"))
-            .unwrap()
-            .next()
-            .is_none()
-    );
+    assert!(std::fs::read_dir(env.path("home")).unwrap().next().is_none());
     let out = env.run(["show", "k", "--store", "absent.db"]);
-    insta::assert_snapshot!(out.all(&env), @"");
-    insta::assert_snapshot!(env.run(["show", "k"]).all(&env), @"");
+    insta::assert_snapshot!(out.all(&env), @r"
+    exit 78
+    --- stderr
+    ctrlrun: no such store: [ROOT]/here/absent.db (from --store)
+    ctrlrun:   if it is to be made: ctrlrun init --store [ROOT]/here/absent.db
+    ");
+    insta::assert_snapshot!(env.run(["show", "k"]).all(&env), @r"
+    exit 78
+    --- stderr
+    ctrlrun: no such store: [ROOT]/home/.local/state/ctrlrun/effects.db (the default; CTRLRUN_STORE is not set)
+    ctrlrun:   it is made: by the first `ctrlrun run` of this user
+    ");
     every_state(&env);
-    insta::assert_snapshot!(env.run(["show", "refund:txn_78"]).all(&env), @"");
+    insta::assert_snapshot!(env.run(["show", "refund:txn_78"]).all(&env), @r"
+    exit 66
+    --- stderr
+    ctrlrun: no effect refund:txn_78 in [ROOT]/home/.local/state/ctrlrun/effects.db (the default; CTRLRUN_STORE is not set)
+    ctrlrun:   look: ctrlrun effects
+    ");
 }
 
 #[test]
 fn a_file_that_is_no_store_is_refused_and_left_as_it_was() {
     // STO-7, case 32
     let env = TestEnv::new();
-    let path = env.path("work/notes.txt");
+    let path = env.path("here/notes.txt");
     for content in ["", "these are my notes, and they are no store at all\n"] {
         std::fs::write(&path, content).unwrap();
         let out = env.run(["effects", "--store", "notes.txt"]);
@@ -327,19 +384,12 @@ fn t160_looking_changes_no_row_and_needs_only_the_right_to_read() {
         named.extend(["--store", theirs.to_str().unwrap()]);
         let prepared = env.command(&named);
         let mut command = std::process::Command::new(folder.join("ctrlrun"));
-        command
-            .args(prepared.get_args())
-            .env_clear()
-            .current_dir("/");
+        command.args(prepared.get_args()).env_clear().current_dir("/");
         if nix::unistd::geteuid().is_root() {
             command.uid(65_534).gid(65_534);
         }
         let out = finish(&mut command);
-        assert_eq!(
-            (out.code, out.stderr.as_str()),
-            (Some(code), ""),
-            "{named:?}"
-        );
+        assert_eq!((out.code, out.stderr.as_str()), (Some(code), ""), "{named:?}");
     }
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
     assert_eq!(rows(), before);
@@ -352,7 +402,13 @@ fn history_is_told_in_order() {
     let env = TestEnv::new();
     every_state(&env);
     let out = env.run(["history", "refund:txn_77"]);
-    insta::assert_snapshot!(timeless(&out.all(&env)), @"");
+    insta::assert_snapshot!(timeless(&out.all(&env)), @r"
+    exit 0
+    --- stdout
+    1  RESERVED   [DAY] [TIME]  attempt 1: ./refund.sh, 2 arguments
+    2  EXECUTING             [TIME]  on web-17 as deploy, pid 4121
+    3  AMBIGUOUS             [TIME]  exited 28
+    ");
     let out = env.run(["history", "refund:txn_77", "--json", "--from", "2"]);
     let events = lines(&out.stdout);
     assert_eq!(events.len(), 2);
@@ -387,14 +443,22 @@ fn output_is_byte_for_byte_and_says_when_it_is_not_all() {
     let err = env.run(["logs", "refund:txn_77", "--stderr"]);
     assert_eq!(err.stdout, "curl: (28) Operation timed out\n");
     let none = env.run(["output", "deploy:prod:881"]);
-    insta::assert_snapshot!(none.all(&env), @"");
-    assert_eq!(
-        env.run(["output", "mail:1", "--attempt", "2"]).code,
-        Some(66)
-    );
+    insta::assert_snapshot!(none.all(&env), @r"
+    exit 66
+    --- stderr
+    ctrlrun: deploy:prod:881: no stdout is stored in [ROOT]/home/.local/state/ctrlrun/effects.db (the default; CTRLRUN_STORE is not set)
+    ctrlrun:   the other stream: ctrlrun output deploy:prod:881 --stderr
+    ");
+    assert_eq!(env.run(["output", "mail:1", "--attempt", "2"]).code, Some(66));
     let fill = Fill::open(&path, ctrlrun::store::Mode::Write);
     fill.truncated("big");
-    insta::assert_snapshot!(env.run(["output", "big"]).all(&env), @"");
+    insta::assert_snapshot!(env.run(["output", "big"]).all(&env), @r"
+    exit 0
+    --- stdout
+    beginend
+    --- stderr
+    ctrlrun: big: attempt 1 wrote 5,000 bytes; 9 bytes of them are stored: the rest, from the middle, is NOT here
+    ");
 }
 
 #[test]
@@ -411,18 +475,11 @@ fn text_from_outside_cannot_move_the_cursor() {
         vec!["history", "mail:1"],
     ] {
         let out = env.run(&command);
-        assert!(
-            !out.stdout.contains(['\u{1b}', '\r', '\u{202e}']),
-            "{}",
-            out.stdout
-        );
+        assert!(!out.stdout.contains(['\u{1b}', '\r', '\u{202e}']), "{}", out.stdout);
     }
     let shown = env.run(["show", "a\u{202e}b"]).stdout;
     assert!(shown.contains("a\\u{202e}b"), "{shown}");
-    assert!(
-        shown.contains("resolve $'a\\342\\200\\256b' --committed"),
-        "{shown}"
-    );
+    assert!(shown.contains("resolve $'a\\342\\200\\256b' --committed"), "{shown}");
 }
 
 #[test]
@@ -432,17 +489,7 @@ fn a_late_word_that_contradicts_the_record_is_named() {
     let fill = Fill::make(&env.default_store());
     let holder = fill.lapsed("k");
     fill.resolve_committed("k", 2);
-    fill.settle(
-        "k",
-        holder,
-        ctrlrun::plan::effect::Verdict::Failed,
-        11,
-        "",
-        "",
-    );
+    fill.settle("k", holder, ctrlrun::plan::effect::Verdict::Failed, 11, "", "");
     let shown = env.run(["show", "k"]).stdout;
-    assert!(
-        shown.contains("it did not happen (exited 11); that CONTRADICTS"),
-        "{shown}"
-    );
+    assert!(shown.contains("it did not happen (exited 11); that CONTRADICTS"), "{shown}");
 }

@@ -1,13 +1,11 @@
 //! `resolve`: a person says what is so, about the revision that was looked at.
 mod common;
-#[path = "common/fill.rs"]
-mod fill;
 
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
 
+use common::fill::Fill;
 use common::{Output, TestEnv};
-use fill::Fill;
 
 fn stuck(env: &TestEnv) -> Fill {
     let fill = Fill::make(&env.default_store());
@@ -32,14 +30,7 @@ fn it_did_not_happen_and_may_run_again() {
     // CLI-19, EFF-18
     let env = TestEnv::new();
     stuck(&env);
-    let words = [
-        "refund:txn_77",
-        "--not-executed",
-        "--expect",
-        "3",
-        "--reason",
-        "OPS-12",
-    ];
+    let words = ["refund:txn_77", "--not-executed", "--expect", "3", "--reason", "OPS-12"];
     insta::assert_snapshot!(resolve(&env, &words).all(&env), @r"
     exit 0
     --- stderr
@@ -47,10 +38,7 @@ fn it_did_not_happen_and_may_run_again() {
     ");
     assert_eq!(field(&env, "refund:txn_77", "state"), "failed");
     assert_eq!(field(&env, "refund:txn_77", "reason"), "OPS-12");
-    assert_eq!(
-        field(&env, "refund:txn_77", "resolved_by"),
-        "oncall@bastion"
-    );
+    assert_eq!(field(&env, "refund:txn_77", "resolved_by"), "oncall@bastion");
     // The same decision again is 0, and changes nothing.
     insta::assert_snapshot!(resolve(&env, &words).all(&env), @r"
     exit 0
@@ -97,14 +85,7 @@ fn a_decision_is_taken_back() {
     let env = TestEnv::new();
     let fill = stuck(&env);
     fill.resolve_committed("refund:txn_77", 3);
-    let words = [
-        "refund:txn_77",
-        "--reopen",
-        "--expect",
-        "4",
-        "--reason",
-        "wrong account",
-    ];
+    let words = ["refund:txn_77", "--reopen", "--expect", "4", "--reason", "wrong account"];
     insta::assert_snapshot!(resolve(&env, &words).all(&env), @r"
     exit 0
     --- stderr
@@ -119,29 +100,14 @@ fn somebody_was_faster_and_what_came_since_is_listed() {
     let env = TestEnv::new();
     let fill = stuck(&env);
     fill.resolve_committed("refund:txn_77", 3);
-    let words = [
-        "refund:txn_77",
-        "--not-executed",
-        "--expect",
-        "3",
-        "--reason",
-        "no refund",
-    ];
+    let words = ["refund:txn_77", "--not-executed", "--expect", "3", "--reason", "no refund"];
     let out = resolve(&env, &words);
     assert_eq!(out.code, Some(79));
     assert!(out.stderr.starts_with(
         "ctrlrun: refund:txn_77: not changed: you looked at revision 3, it is at 4 now:\n"
     ));
-    assert!(
-        out.stderr
-            .contains("resolved by oncall@bastion: \"seen live\""),
-        "{}",
-        out.stderr
-    );
-    assert!(
-        out.stderr
-            .ends_with("ctrlrun:   look: ctrlrun show refund:txn_77\n")
-    );
+    assert!(out.stderr.contains("resolved by oncall@bastion: \"seen live\""), "{}", out.stderr);
+    assert!(out.stderr.ends_with("ctrlrun:   look: ctrlrun show refund:txn_77\n"));
     assert_eq!(field(&env, "refund:txn_77", "state"), "committed");
 }
 
@@ -172,14 +138,7 @@ fn a_decision_needs_a_revision_and_a_reason() {
     ctrlrun: refund:txn_77: --expect is missing: a decision is about the revision that was looked at; nothing was changed
     ctrlrun:   look: ctrlrun show refund:txn_77
     ");
-    let empty = [
-        "refund:txn_77",
-        "--committed",
-        "--expect",
-        "3",
-        "--reason",
-        " ",
-    ];
+    let empty = ["refund:txn_77", "--committed", "--expect", "3", "--reason", " "];
     insta::assert_snapshot!(resolve(&env, &empty).all(&env), @r"
     exit 64
     --- stderr
@@ -187,15 +146,7 @@ fn a_decision_needs_a_revision_and_a_reason() {
     ");
     let none = ["refund:txn_77", "--committed", "--expect", "3"];
     assert_eq!(resolve(&env, &none).code, Some(64));
-    let both = [
-        "refund:txn_77",
-        "--committed",
-        "--reopen",
-        "--expect",
-        "3",
-        "--reason",
-        "r",
-    ];
+    let both = ["refund:txn_77", "--committed", "--reopen", "--expect", "3", "--reason", "r"];
     assert_eq!(resolve(&env, &both).code, Some(64));
     let neither = ["refund:txn_77", "--expect", "3", "--reason", "r"];
     assert_eq!(resolve(&env, &neither).code, Some(64));
@@ -209,27 +160,15 @@ fn what_runs_or_is_settled_is_not_decided() {
     let fill = Fill::make(&env.default_store());
     fill.running("live");
     fill.committed("done", "x");
-    let live = resolve(
-        &env,
-        &["live", "--committed", "--expect", "2", "--reason", "r"],
-    );
+    let live = resolve(&env, &["live", "--committed", "--expect", "2", "--reason", "r"]);
     assert_eq!(live.code, Some(75));
     assert!(
-        live.stderr
-            .contains("live: not changed: attempt 1 is running since"),
+        live.stderr.contains("live: not changed: attempt 1 is running since"),
         "{}",
         live.stderr
     );
-    assert!(
-        live.stderr
-            .contains("(web-17, pid 4121); its lease ends in"),
-        "{}",
-        live.stderr
-    );
-    let done = resolve(
-        &env,
-        &["done", "--not-executed", "--expect", "3", "--reason", "r"],
-    );
+    assert!(live.stderr.contains("(web-17, pid 4121); its lease ends in"), "{}", live.stderr);
+    let done = resolve(&env, &["done", "--not-executed", "--expect", "3", "--reason", "r"]);
     insta::assert_snapshot!(done.all(&env), @r"
     exit 73
     --- stderr
@@ -238,11 +177,7 @@ fn what_runs_or_is_settled_is_not_decided() {
     ctrlrun:   if that is wrong: ctrlrun resolve done --reopen --expect 3 --reason ''
     ");
     assert_eq!(
-        resolve(
-            &env,
-            &["nobody", "--reopen", "--expect", "1", "--reason", "r"]
-        )
-        .code,
+        resolve(&env, &["nobody", "--reopen", "--expect", "1", "--reason", "r"]).code,
         Some(66)
     );
 }
@@ -254,34 +189,14 @@ fn after_a_lapse_not_executed_warns_that_the_old_process_may_run() {
     let fill = Fill::make(&env.default_store());
     fill.lapsed("k");
     fill.never_begun("n");
-    let out = resolve(
-        &env,
-        &[
-            "k",
-            "--not-executed",
-            "--expect",
-            "2",
-            "--reason",
-            "host is gone",
-        ],
-    );
+    let out = resolve(&env, &["k", "--not-executed", "--expect", "2", "--reason", "host is gone"]);
     insta::assert_snapshot!(out.all(&env), @r"
     exit 0
     --- stderr
     ctrlrun: k: FAILED (did not happen), revision 4, by oncall@bastion. It may run again.
     ctrlrun: warning: nobody saw the old process end (web-17, pid 4121): if it is still running, the next run is a second one
     ");
-    let out = resolve(
-        &env,
-        &[
-            "n",
-            "--not-executed",
-            "--expect",
-            "1",
-            "--reason",
-            "never begun",
-        ],
-    );
+    let out = resolve(&env, &["n", "--not-executed", "--expect", "1", "--reason", "never begun"]);
     assert_eq!(out.code, Some(0));
     assert!(!out.stderr.contains("warning"), "{}", out.stderr);
 }
@@ -291,7 +206,7 @@ fn the_lines_that_are_printed_do_what_they_say() {
     // Case 46, CLI-4: typed as printed, with a reason filled in, for keys that a shell would mangle
     // and for a store that is not the default.
     let env = TestEnv::new();
-    let store = env.path("work/my store.db");
+    let store = env.path("here/my store.db");
     let fill = Fill::make(&store);
     for key in ["it's \"$HOME\" `x`", "-k", "a\u{202e}b", "plain"] {
         fill.lapsed(key);
@@ -301,9 +216,7 @@ fn the_lines_that_are_printed_do_what_they_say() {
         let line = shown["next"][0].as_str().unwrap();
         let typed = line.replace("--reason ''", "--reason 'seen live'");
         // A person types into bash, zsh or a busybox shell; `$'...'` is what they all read.
-        let out = env.shell(&format!(
-            "cat >t.sh <<'END_OF_LINE'\n{typed}\nEND_OF_LINE\nbash t.sh"
-        ));
+        let out = env.shell(&format!("cat >t.sh <<'END_OF_LINE'\n{typed}\nEND_OF_LINE\nbash t.sh"));
         assert_eq!(out.code, Some(0), "{typed}: {}", out.stderr);
         let again = env.run(["show", "--check", "--store", "my store.db", "--", key]);
         assert_eq!(again.code, Some(0), "{key}");
@@ -314,16 +227,8 @@ fn the_lines_that_are_printed_do_what_they_say() {
 fn an_output_that_cannot_be_read_changes_nothing() {
     let env = TestEnv::new();
     stuck(&env);
-    let words = [
-        "refund:txn_77",
-        "--committed",
-        "--expect",
-        "3",
-        "--reason",
-        "r",
-        "--output",
-        "nowhere",
-    ];
+    let words =
+        ["refund:txn_77", "--committed", "--expect", "3", "--reason", "r", "--output", "nowhere"];
     insta::assert_snapshot!(resolve(&env, &words).all(&env), @r"
     exit 66
     --- stderr
@@ -338,13 +243,7 @@ fn at_a_terminal(env: &TestEnv, answer: &str) -> (String, Option<i32>) {
     let pty = nix::pty::openpty(None, None).unwrap();
     let end = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
     let mut child = env
-        .command([
-            "resolve",
-            "refund:txn_77",
-            "--committed",
-            "--reason",
-            "seen",
-        ])
+        .command(["resolve", "refund:txn_77", "--committed", "--reason", "seen"])
         .stdin(end(&pty.slave))
         .stdout(Stdio::null())
         .stderr(end(&pty.slave))
@@ -370,10 +269,7 @@ fn at_a_terminal_a_person_is_shown_the_record_and_asked() {
     stuck(&env);
     let (seen, code) = at_a_terminal(&env, "n\n");
     assert_eq!(code, Some(64), "{seen}");
-    assert!(
-        seen.contains("AMBIGUOUS") && seen.contains("[y/N]"),
-        "{seen}"
-    );
+    assert!(seen.contains("AMBIGUOUS") && seen.contains("[y/N]"), "{seen}");
     assert!(seen.contains("nothing was changed"), "{seen}");
     assert_eq!(field(&env, "refund:txn_77", "revision"), 3);
     let (seen, code) = at_a_terminal(&env, "y\n");

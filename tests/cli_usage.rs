@@ -1,17 +1,15 @@
 //! The command line itself: flags, help, which store, what cannot be meant; `init` and `outcome`.
 mod common;
-#[path = "common/fill.rs"]
-mod fill;
 
 use std::os::unix::fs::PermissionsExt;
 
+use common::fill::Fill;
 use common::{TestEnv, finish};
-use fill::Fill;
 
 #[test]
 fn global_flags_stand_before_and_after_the_command() {
     let env = TestEnv::new();
-    Fill::make(&env.path("work/s.db")).committed("k", "x");
+    Fill::make(&env.path("here/s.db")).committed("k", "x");
     for words in [
         ["--store", "s.db", "--json", "show", "k"],
         ["show", "k", "--store", "s.db", "--json"],
@@ -81,11 +79,7 @@ fn what_cannot_be_meant_is_64_with_a_hint() {
     ] {
         let out = env.run(&words);
         assert_eq!((out.code, out.stdout.as_str()), (Some(64), ""), "{words:?}");
-        assert!(
-            out.stderr.lines().all(|line| line.starts_with("ctrlrun: ")),
-            "{}",
-            out.stderr
-        );
+        assert!(out.stderr.lines().all(|line| line.starts_with("ctrlrun: ")), "{}", out.stderr);
     }
 }
 
@@ -119,10 +113,7 @@ fn help_is_an_answer_and_opens_no_store() {
         command.env("CTRLRUN_STORE", "");
         let out = finish(&mut command);
         assert_eq!((out.code, out.stderr.as_str()), (Some(0), ""), "{words:?}");
-        assert!(
-            !out.stdout.is_empty() && !out.stdout.contains('\u{1b}'),
-            "{words:?}"
-        );
+        assert!(!out.stdout.is_empty() && !out.stdout.contains('\u{1b}'), "{words:?}");
     }
     let gone = env.shell("{ ctrlrun run --help; echo $? >&2; } | true");
     assert_eq!(gone.stderr, "0\n");
@@ -165,10 +156,7 @@ fn alone_it_prints_short_help_and_what_is_stuck() {
     fill.ambiguous("k");
     let first = env.run::<&str>([]).stderr;
     let first = env.neutral(first.lines().next().unwrap());
-    assert!(
-        first.starts_with("ctrlrun: 1 effect needs a decision in [ROOT]/home/"),
-        "{first}"
-    );
+    assert!(first.starts_with("ctrlrun: 1 effect needs a decision in [ROOT]/home/"), "{first}");
 }
 
 #[test]
@@ -205,13 +193,8 @@ fn a_store_that_is_set_and_cannot_be_meant_is_78_and_nothing_is_made() {
     let secret = env.run(["effects", "--store", "mysql://u:hush@h/db"]);
     assert_eq!(secret.code, Some(78));
     assert!(!secret.stderr.contains("hush"), "{}", secret.stderr);
-    for folder in ["home", "work"] {
-        assert!(
-            std::fs::read_dir(env.path(folder))
-                .unwrap()
-                .next()
-                .is_none()
-        );
+    for folder in ["home", "here"] {
+        assert!(std::fs::read_dir(env.path(folder)).unwrap().next().is_none());
     }
 }
 
@@ -239,19 +222,13 @@ fn somebody_elses_home_is_not_ours() {
 fn without_home_it_is_the_password_entrys() {
     // Case 61, CLI-1
     let env = TestEnv::new();
-    let user = nix::unistd::User::from_uid(nix::unistd::geteuid())
-        .unwrap()
-        .unwrap();
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap();
     // Looking makes nothing, so the real home is safe.
     let mut command = env.command(["show", "ctrlrun-test-of-no-such-key"]);
     command.env_remove("HOME");
     let out = finish(&mut command);
     let store = user.dir.join(".local/state/ctrlrun/effects.db");
-    assert!(
-        out.stderr.contains(store.to_str().unwrap()),
-        "{}",
-        out.stderr
-    );
+    assert!(out.stderr.contains(store.to_str().unwrap()), "{}", out.stderr);
 }
 
 #[test]
@@ -259,7 +236,7 @@ fn the_store_does_not_depend_on_the_working_directory() {
     // CLI-1
     let env = TestEnv::new();
     Fill::make(&env.default_store()).committed("k", "x");
-    for folder in ["work", "tmp"] {
+    for folder in ["here", "tmp"] {
         let mut command = env.command(["show", "--check", "k"]);
         command.current_dir(env.path(folder));
         assert_eq!(finish(&mut command).code, Some(0));
@@ -273,25 +250,22 @@ fn init_makes_a_store_once() {
     insta::assert_snapshot!(env.run(["init", "--store", "s.db", "-q"]).all(&env), @r"
     exit 0
     --- stderr
-    ctrlrun: made [ROOT]/work/s.db (schema version 1)
+    ctrlrun: made [ROOT]/here/s.db (schema version 1)
     ");
-    let before = std::fs::read(env.path("work/s.db")).unwrap();
+    let before = std::fs::read(env.path("here/s.db")).unwrap();
     insta::assert_snapshot!(env.run(["init", "--store", "s.db", "-q"]).all(&env), @r"
     exit 0
     --- stderr
-    ctrlrun: [ROOT]/work/s.db is there already (schema version 1)
+    ctrlrun: [ROOT]/here/s.db is there already (schema version 1)
     ");
     let out = env.run(["init", "--store", "s.db", "--json", "-q"]);
     insta::assert_snapshot!(out.all(&env), @r#"
     exit 0
     --- stdout
-    {"made":false,"schema_version":1,"store":"[ROOT]/work/s.db"}
+    {"made":false,"schema_version":1,"store":"[ROOT]/here/s.db"}
     "#);
-    assert_eq!(std::fs::read(env.path("work/s.db")).unwrap(), before);
-    let mode = std::fs::metadata(env.path("work/s.db"))
-        .unwrap()
-        .permissions()
-        .mode();
+    assert_eq!(std::fs::read(env.path("here/s.db")).unwrap(), before);
+    let mode = std::fs::metadata(env.path("here/s.db")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(env.run(["effects", "--store", "s.db"]).code, Some(0));
 }
@@ -312,21 +286,12 @@ fn a_command_says_of_itself_what_is_so() {
         all.extend(words);
         let mut command = env.command(all);
         // It touches no store: a setting that no store could be chosen by is not looked at.
-        command
-            .env("CTRLRUN_OUTCOME_FILE", &file)
-            .env("CTRLRUN_STORE", "");
+        command.env("CTRLRUN_OUTCOME_FILE", &file).env("CTRLRUN_STORE", "");
         finish(&mut command)
     };
-    for words in [
-        &["committed", "re_5512"][..],
-        &["clear"],
-        &["not-executed", "no account"],
-    ] {
+    for words in [&["committed", "re_5512"][..], &["clear"], &["not-executed", "no account"]] {
         let out = say(words);
-        assert_eq!(
-            (out.code, out.stderr.as_str(), out.stdout.as_str()),
-            (Some(0), "", "")
-        );
+        assert_eq!((out.code, out.stderr.as_str(), out.stdout.as_str()), (Some(0), "", ""));
     }
     assert_eq!(
         std::fs::read_to_string(&file).unwrap(),
@@ -346,28 +311,12 @@ fn an_error_with_json_is_one_object_on_stderr() {
     Fill::make(&env.default_store()).committed("k", "x");
     for (words, code) in [
         (vec!["show", "nobody", "--json"], 66),
-        (
-            vec![
-                "--json",
-                "resolve",
-                "k",
-                "--committed",
-                "--expect",
-                "9",
-                "--reason",
-                "r",
-            ],
-            79,
-        ),
+        (vec!["--json", "resolve", "k", "--committed", "--expect", "9", "--reason", "r"], 79),
         (vec!["effects", "--json", "--nope"], 64),
         (vec!["effects", "--json", "--store", "absent.db"], 78),
     ] {
         let out = env.run(&words);
-        assert_eq!(
-            (out.code, out.stdout.as_str()),
-            (Some(code), ""),
-            "{words:?}"
-        );
+        assert_eq!((out.code, out.stdout.as_str()), (Some(code), ""), "{words:?}");
         let object: serde_json::Value = serde_json::from_str(&out.stderr).unwrap();
         assert_eq!(object["exit_status"], code);
         for field in ["error", "message", "next"] {

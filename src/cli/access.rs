@@ -33,18 +33,13 @@ impl Opened {
     /// # Errors
     /// What the store could not do, or a record that cannot be read.
     pub fn look(&self, key: &Key) -> Result<Option<Shown>, CliError> {
-        let filter = Filter {
-            key: Some(key.clone()),
-            ..Filter::default()
-        };
+        let filter = Filter { key: Some(key.clone()), ..Filter::default() };
         let mut found = None;
         let mut each = |listed| {
             found = Some(listed);
             Flow::Stop
         };
-        self.store
-            .list(&filter, &mut each, self.within)
-            .map_err(|error| self.could_not(&error))?;
+        self.store.list(&filter, &mut each, self.within).map_err(|error| self.could_not(&error))?;
         match found {
             None => Ok(None),
             Some(Listed::Record(shown)) => Ok(Some(*shown)),
@@ -65,8 +60,7 @@ impl Opened {
     /// # Errors
     /// As [`Opened::look`]; 66 if there is none.
     pub fn find(&self, key: &Key) -> Result<Shown, CliError> {
-        self.look(key)?
-            .ok_or_else(|| no_such_effect(key, &self.place))
+        self.look(key)?.ok_or_else(|| no_such_effect(key, &self.place))
     }
 
     /// The history of a key from a revision on.
@@ -74,9 +68,7 @@ impl Opened {
     /// # Errors
     /// What the store could not do.
     pub fn history(&self, key: &Key, from: u64) -> Result<Vec<HistoryRow>, CliError> {
-        self.store
-            .history(key, from, self.within)
-            .map_err(|error| self.could_not(&error))
+        self.store.history(key, from, self.within).map_err(|error| self.could_not(&error))
     }
 
     /// What is stored of one stream of an attempt.
@@ -89,9 +81,7 @@ impl Opened {
         attempt: u64,
         stream: Stream,
     ) -> Result<Option<Captured>, CliError> {
-        self.store
-            .output(key, attempt, stream, self.within)
-            .map_err(|error| self.could_not(&error))
+        self.store.output(key, attempt, stream, self.within).map_err(|error| self.could_not(&error))
     }
 
     /// What this store could not do, told for what it was opened for.
@@ -105,10 +95,8 @@ impl Opened {
 #[must_use]
 pub fn no_such_effect(key: &Key, place: &Place) -> CliError {
     let message = format!("no effect {} in {}", clean(key.as_str()), place.named());
-    CliError::new(Kind::NotFound, message).hint(Hint::command(
-        "look",
-        format!("ctrlrun effects{}", store_flag(place)),
-    ))
+    CliError::new(Kind::NotFound, message)
+        .hint(Hint::command("look", format!("ctrlrun effects{}", store_flag(place))))
 }
 
 /// Which store it is.
@@ -143,11 +131,7 @@ pub fn for_writing(global: &Global, deed: Deed) -> Result<Opened, CliError> {
 #[expect(dead_code, reason = "`run` opens the store by this")]
 pub fn for_running(global: &Global) -> Result<Opened, CliError> {
     let place = place(global)?;
-    let mode = if place.is_default() {
-        Mode::Create
-    } else {
-        Mode::Write
-    };
+    let mode = if place.is_default() { Mode::Create } else { Mode::Write };
     let opened = open(global, place, mode, Deed::Run)?;
     if opened.created {
         global.note(&format!(
@@ -172,13 +156,7 @@ pub fn open(global: &Global, place: Place, mode: Mode, deed: Deed) -> Result<Ope
             for warning in &opened.warnings {
                 global.note(&format!("warning: {}", clean(warning)));
             }
-            Ok(Opened {
-                store: opened.store,
-                created: opened.created,
-                place,
-                within,
-                deed,
-            })
+            Ok(Opened { store: opened.store, created: opened.created, place, within, deed })
         }
         Err(error) if error.reason == Reason::Missing => Err(missing(&place, deed)),
         Err(error) => Err(CliError::could_not(&error, &place, deed)),

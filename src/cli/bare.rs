@@ -27,9 +27,7 @@ pub fn bare(global: &Global) -> Result<Exit, CliError> {
     {
         say(&line);
     }
-    let help = command()
-        .help_template("{usage-heading} {usage}\n\n{subcommands}\n")
-        .render_help();
+    let help = command().help_template("{usage-heading} {usage}\n\n{subcommands}\n").render_help();
     let mut err = anstream::stderr().lock();
     let _ = write!(err, "{}\n\n{MORE}\n", help.ansi().to_string().trim_end());
     Ok(Kind::Usage.exit())
@@ -37,10 +35,7 @@ pub fn bare(global: &Global) -> Result<Exit, CliError> {
 
 /// `3 effects need a decision in ...; oldest 2 h`
 fn stuck(opened: &Opened) -> Option<String> {
-    let filter = Filter {
-        stuck: true,
-        ..Filter::default()
-    };
+    let filter = Filter { stuck: true, ..Filter::default() };
     let mut found: u64 = 0;
     let mut oldest = std::time::Duration::ZERO;
     let mut each = |listed| {

@@ -98,16 +98,9 @@ pub fn effects(args: &EffectsArgs, global: &Global) -> Result<Exit, CliError> {
             Some(_) => "",
             None => "; --limit N for more, or send it to a pipe for all",
         };
-        global.note(&format!(
-            "the list is cut after {}{rest}",
-            count(shown, "effect")
-        ));
+        global.note(&format!("the list is cut after {}{rest}", count(shown, "effect")));
     } else if shown == 0 && unreadable == 0 && terminal {
-        let what = if args.stuck {
-            "nothing is stuck"
-        } else {
-            "no effects"
-        };
+        let what = if args.stuck { "nothing is stuck" } else { "no effects" };
         global.note(&format!("{what} in {}", opened.place.named()));
     }
     if args.check && shown > 0 {
@@ -123,11 +116,7 @@ pub fn effects(args: &EffectsArgs, global: &Global) -> Result<Exit, CliError> {
 fn walk(opened: &Opened, args: &EffectsArgs, list: &mut List<'_>) -> Result<(), CliError> {
     let filter = Filter {
         prefix: args.prefix.clone(),
-        states: args
-            .state
-            .iter()
-            .map(|state| state.stored().to_owned())
-            .collect(),
+        states: args.state.iter().map(|state| state.stored().to_owned()).collect(),
         stuck: args.stuck,
         older_than: args.older_than,
         ..Filter::default()
@@ -166,11 +155,7 @@ impl<'a> List<'a> {
             place,
             json,
             limit,
-            out: if json {
-                Answer::plain()
-            } else {
-                Answer::styled()
-            },
+            out: if json { Answer::plain() } else { Answer::styled() },
             waiting: Vec::new(),
             layout: None,
             shown: 0,
@@ -239,9 +224,7 @@ fn unreadable(key: &str, why: &str, json: bool) {
     let message = format!("{}: its record cannot be read: {}", clean(key), clean(why));
     if json {
         let error = CliError::new(Kind::Internal, message);
-        error
-            .hint(Hint::words("the rest", "is listed all the same"))
-            .report(true);
+        error.hint(Hint::words("the rest", "is listed all the same")).report(true);
     } else {
         say(&message);
     }

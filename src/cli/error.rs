@@ -145,21 +145,13 @@ impl Hint {
     /// A command line.
     #[must_use]
     pub fn command(label: &str, line: impl Into<String>) -> Self {
-        Self {
-            label: label.to_owned(),
-            text: line.into(),
-            is_command: true,
-        }
+        Self { label: label.to_owned(), text: line.into(), is_command: true }
     }
 
     /// Words.
     #[must_use]
     pub fn words(label: &str, words: impl Into<String>) -> Self {
-        Self {
-            label: label.to_owned(),
-            text: words.into(),
-            is_command: false,
-        }
+        Self { label: label.to_owned(), text: words.into(), is_command: false }
     }
 }
 
@@ -241,10 +233,7 @@ impl CliError {
 
     /// The command lines to type next.
     pub fn commands(&self) -> impl Iterator<Item = &str> {
-        self.hints
-            .iter()
-            .filter(|hint| hint.is_command)
-            .map(|hint| hint.text.as_str())
+        self.hints.iter().filter(|hint| hint.is_command).map(|hint| hint.text.as_str())
     }
 
     /// The exit code of its kind.
@@ -271,11 +260,7 @@ impl CliError {
             undone => format!("{shown}: refused, {undone}: {bad}"),
         };
         let error = Self::new(Kind::Usage, message);
-        if bad.is_hygiene() {
-            error.tell("if that is the name", "--key-as-is")
-        } else {
-            error
-        }
+        if bad.is_hygiene() { error.tell("if that is the name", "--key-as-is") } else { error }
     }
 
     /// What a store could not do.
@@ -322,11 +307,8 @@ impl CliError {
     /// A stderr that is gone changes nothing: the exit code says the rest.
     pub fn report(&self, json: bool) {
         let mut err = anstream::stderr().lock();
-        let _ = if json {
-            writeln!(err, "{}", self.json())
-        } else {
-            write!(err, "{}", self.human())
-        };
+        let _ =
+            if json { writeln!(err, "{}", self.json()) } else { write!(err, "{}", self.human()) };
     }
 
     /// The lines for a person, each with its prefix.
@@ -334,20 +316,13 @@ impl CliError {
     pub fn human(&self) -> String {
         let mut lines = vec![self.message.clone()];
         lines.extend(self.facts.iter().map(|fact| format!("  {fact}")));
-        lines.extend(
-            self.causes
-                .iter()
-                .map(|cause| format!("  because: {cause}")),
-        );
+        lines.extend(self.causes.iter().map(|cause| format!("  because: {cause}")));
         let widest = self.hints.iter().map(|hint| hint.label.len()).max();
         for hint in &self.hints {
             let gap = " ".repeat(widest.unwrap_or(0).saturating_sub(hint.label.len()) + 1);
             lines.push(format!("  {}:{gap}{}", hint.label, hint.text));
         }
-        lines
-            .iter()
-            .map(|line| format!("ctrlrun: {line}\n"))
-            .collect()
+        lines.iter().map(|line| format!("ctrlrun: {line}\n")).collect()
     }
 
     /// The object (CLI-6).

@@ -42,11 +42,9 @@ pub fn help(args: &HelpArgs) -> Result<Exit, CliError> {
         return Ok(Exit::OK);
     }
     let names: Vec<&str> = TOPICS.iter().map(|(name, _)| *name).collect();
-    Err(
-        CliError::new(Kind::Usage, format!("no help on {}", clean(topic)))
-            .tell("topics", names.join(", "))
-            .hint(Hint::command("commands", "ctrlrun --help")),
-    )
+    Err(CliError::new(Kind::Usage, format!("no help on {}", clean(topic)))
+        .tell("topics", names.join(", "))
+        .hint(Hint::command("commands", "ctrlrun --help")))
 }
 
 #[cfg(test)]

@@ -18,12 +18,7 @@ pub struct HistoryArgs {
     /// The effect's key
     pub key: String,
     /// Start at this revision
-    #[arg(
-        long,
-        value_name = "REV",
-        default_value_t = 1,
-        hide_default_value = true
-    )]
+    #[arg(long, value_name = "REV", default_value_t = 1, hide_default_value = true)]
     pub from: u64,
 }
 
@@ -36,11 +31,7 @@ pub fn history(args: &HistoryArgs, global: &Global) -> Result<Exit, CliError> {
     let opened = for_reading(global)?;
     opened.find(&key)?;
     let rows = opened.history(&key, args.from)?;
-    let mut out = if global.json {
-        Answer::plain()
-    } else {
-        Answer::styled()
-    };
+    let mut out = if global.json { Answer::plain() } else { Answer::styled() };
     let lines: Box<dyn Iterator<Item = String>> = if global.json {
         Box::new(rows.iter().map(line))
     } else {
@@ -75,11 +66,7 @@ pub fn told(rows: &[HistoryRow], columns: Option<usize>) -> Vec<String> {
             None => second(newest.recorded_at),
             Some(before) => second_beside(newest.recorded_at, before.recorded_at),
         };
-        let facts = format!(
-            "{:>digits$}  {:<9}  {at:>20}",
-            newest.revision,
-            what(&newest.event)
-        );
+        let facts = format!("{:>digits$}  {:<9}  {at:>20}", newest.revision, what(&newest.event));
         match columns {
             Some(columns) if width(&facts) + 2 + width(&how) > columns => {
                 let indent = " ".repeat(digits + 2);

@@ -120,9 +120,8 @@ enum Command {
 #[must_use]
 pub fn main(words: impl IntoIterator<Item = OsString>) -> Exit {
     let words: Vec<OsString> = words.into_iter().collect();
-    let parsed = command()
-        .try_get_matches_from(&words)
-        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed =
+        command().try_get_matches_from(&words).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return parsing::report(&error, &words),

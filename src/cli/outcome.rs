@@ -69,10 +69,7 @@ fn append(path: &Path, args: &OutcomeArgs) -> io::Result<()> {
     if written == text.len() {
         Ok(())
     } else {
-        Err(io::Error::new(
-            io::ErrorKind::WriteZero,
-            "it was written in part",
-        ))
+        Err(io::Error::new(io::ErrorKind::WriteZero, "it was written in part"))
     }
 }
 
@@ -118,10 +115,7 @@ mod tests {
         // CLI-21, EXE-5
         let file = tempfile::NamedTempFile::new().unwrap();
         let say = |said, note: Option<&str>| {
-            let args = OutcomeArgs {
-                said,
-                note: note.map(ToOwned::to_owned),
-            };
+            let args = OutcomeArgs { said, note: note.map(ToOwned::to_owned) };
             append(file.path(), &args).unwrap();
             Said::read(&std::fs::read(file.path()).unwrap())
         };
@@ -129,20 +123,14 @@ mod tests {
         assert_eq!(said.statement, Statement::Committed);
         assert_eq!(said.notes, ["re_1", "committed"]);
         assert_eq!(say(Word::Clear, None).statement, Statement::Nothing);
-        assert_eq!(
-            say(Word::NotExecuted, None).statement,
-            Statement::NotExecuted
-        );
+        assert_eq!(say(Word::NotExecuted, None).statement, Statement::NotExecuted);
     }
 
     #[test]
     fn a_line_that_was_not_finished_stays_a_line() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "committed").unwrap();
-        let args = OutcomeArgs {
-            said: Word::Committed,
-            note: Some("again".to_owned()),
-        };
+        let args = OutcomeArgs { said: Word::Committed, note: Some("again".to_owned()) };
         append(file.path(), &args).unwrap();
         let said = Said::read(&std::fs::read(file.path()).unwrap());
         assert_eq!(said.statement, Statement::Committed);
@@ -152,10 +140,7 @@ mod tests {
     fn a_file_that_is_gone_is_not_made() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gone");
-        let args = OutcomeArgs {
-            said: Word::Committed,
-            note: None,
-        };
+        let args = OutcomeArgs { said: Word::Committed, note: None };
         assert!(append(&path, &args).is_err());
         assert!(!path.exists());
     }

@@ -89,10 +89,7 @@ fn nothing_stored(opened: &Opened, args: &OutputArgs) -> CliError {
         None => String::new(),
     };
     let key = clean(&args.key);
-    let message = format!(
-        "{key}: no {stream}{of} is stored in {}",
-        opened.place.named()
-    );
+    let message = format!("{key}: no {stream}{of} is stored in {}", opened.place.named());
     let error = CliError::new(Kind::NotFound, message);
     if args.stderr {
         return error;

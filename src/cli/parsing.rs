@@ -10,10 +10,7 @@ use super::terminal::answer;
 
 /// Tells of clap's error, or prints the help or version that it is.
 pub fn report(error: &clap::Error, words: &[OsString]) -> Exit {
-    let json = words
-        .iter()
-        .take_while(|word| *word != "--")
-        .any(|word| word == "--json");
+    let json = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
     if error.kind() == ErrorKind::DisplayHelp || error.kind() == ErrorKind::DisplayVersion {
         return match answer(&error.render().ansi().to_string()) {
             Ok(()) => Exit::OK,
@@ -51,21 +48,14 @@ fn told(error: &clap::Error, words: &[OsString]) -> CliError {
         .skip(1)
         .filter_map(|word| word.to_str())
         .find(|word| super::command().find_subcommand(word).is_some());
-    let undone = if sub == Some("run") {
-        "; nothing was run"
-    } else {
-        ""
-    };
+    let undone = if sub == Some("run") { "; nothing was run" } else { "" };
     let message = clean(message.trim()).into_owned();
     let mut told = CliError::new(Kind::Usage, format!("{message}{undone}"));
     for tip in tips {
         told = told.tell("tip", tip);
     }
     if sub == Some("run") && is_bare_word(error) && !words.iter().any(|word| word == "--") {
-        told = told.tell(
-            "tip",
-            "the command stands behind two dashes: -- CMD [ARG...]",
-        );
+        told = told.tell("tip", "the command stands behind two dashes: -- CMD [ARG...]");
     } else if let Some(usage) = usage {
         told = told.tell("usage", usage);
     }

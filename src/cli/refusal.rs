@@ -54,26 +54,22 @@ impl Refused<'_> {
             Refusal::Mismatch => self.mismatch(),
             Refusal::InProgress => {
                 let error = self.with(Kind::InProgress, &self.live());
-                error
-                    .tell("wait for it", "--wait 10m")
-                    .tell("succeed quietly", "--on-running skip")
+                error.tell("wait for it", "--wait 10m").tell("succeed quietly", "--on-running skip")
             }
             Refusal::TooLate => self.with(
                 Kind::InProgress,
                 "its lease ended before it could be begun; it may run again",
             ),
-            Refusal::NotOurs => self
-                .with(Kind::InProgress, "the attempt is no longer ours")
-                .hint(self.look()),
+            Refusal::NotOurs => {
+                self.with(Kind::InProgress, "the attempt is no longer ours").hint(self.look())
+            }
             Refusal::Ambiguous => self.ambiguous(),
             Refusal::MaxAttempts => {
-                let made = self.record.map_or(0, |record| {
-                    record.attempt.saturating_sub(record.first_attempt) + 1
-                });
-                let words = format!(
-                    "{} made already: no more by --max-attempts",
-                    count(made, "attempt")
-                );
+                let made = self
+                    .record
+                    .map_or(0, |record| record.attempt.saturating_sub(record.first_attempt) + 1);
+                let words =
+                    format!("{} made already: no more by --max-attempts", count(made, "attempt"));
                 self.with(Kind::MaxAttempts, &words).hint(self.look())
             }
             Refusal::Live => self.with(Kind::InProgress, &self.live()).hint(self.look()),
@@ -132,15 +128,9 @@ impl Refused<'_> {
         let error = error.hint(self.look());
         let by_resolution = matches!(
             self.record.map(|record| record.state),
-            Some(State::Failed {
-                by: FailedBy::Person | FailedBy::Probe
-            })
+            Some(State::Failed { by: FailedBy::Person | FailedBy::Probe })
         );
-        if by_resolution {
-            error.tell("if the other command is meant", "--rebind")
-        } else {
-            error
-        }
+        if by_resolution { error.tell("if the other command is meant", "--rebind") } else { error }
     }
 
     fn ambiguous(&self) -> CliError {
@@ -148,13 +138,7 @@ impl Refused<'_> {
             return self.with(Kind::Ambiguous, "AMBIGUOUS");
         };
         let key = clean(self.key.as_str());
-        let lapsed = matches!(
-            record.state,
-            State::Ambiguous {
-                cause: Cause::Lapsed,
-                ..
-            }
-        );
+        let lapsed = matches!(record.state, State::Ambiguous { cause: Cause::Lapsed, .. });
         let told = match (lapsed, self.began) {
             (true, None) => {
                 "its lease ended before it was begun: nothing ever ran in this attempt".to_owned()
@@ -175,23 +159,16 @@ impl Refused<'_> {
             age(self.now.since(record.updated_at)),
             record.attempt
         );
-        CliError::new(Kind::Ambiguous, message)
-            .hint(self.look())
-            .hints(decide(record, self.place))
+        CliError::new(Kind::Ambiguous, message).hint(self.look()).hints(decide(record, self.place))
     }
 
     fn settled(&self) -> CliError {
         let Some(record) = self.record else {
             return self.with(Kind::Settled, "it is settled already");
         };
-        let words = format!(
-            "it is {} already: {}",
-            glossed(record, self.now),
-            why(record, self.now)
-        );
-        self.with(Kind::Settled, &words)
-            .hint(self.look())
-            .hint(reopen(record, self.place))
+        let words =
+            format!("it is {} already: {}", glossed(record, self.now), why(record, self.now));
+        self.with(Kind::Settled, &words).hint(self.look()).hint(reopen(record, self.place))
     }
 
     /// `attempt 1 is running since 40 s (web-17, pid 4121); its lease ends in 4 m 20 s`
@@ -259,10 +236,7 @@ mod tests {
         };
         let bound = request("echo", 1);
         assert_eq!(difference(&bound, &request("printf", 1)), "this is printf");
-        assert_eq!(
-            difference(&bound, &request("echo", 2)),
-            "this has 2 arguments"
-        );
+        assert_eq!(difference(&bound, &request("echo", 2)), "this has 2 arguments");
         assert_eq!(difference(&bound, &request("echo", 1)), "a value differs");
     }
 }

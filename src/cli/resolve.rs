@@ -150,19 +150,10 @@ fn command(decision: Decision, by: String, reason: String, looked_at: u64) -> Co
         Decision::Committed => ProbeAnswer::Committed,
         Decision::NotExecuted => ProbeAnswer::NotExecuted,
         Decision::Reopen => {
-            return Command::Reopen {
-                by,
-                reason,
-                looked_at,
-            };
+            return Command::Reopen { by, reason, looked_at };
         }
     };
-    Command::Resolve(Resolve {
-        decision,
-        by,
-        reason,
-        looked_at,
-    })
+    Command::Resolve(Resolve { decision, by, reason, looked_at })
 }
 
 fn reason(args: &ResolveArgs) -> Result<String, CliError> {
@@ -190,17 +181,10 @@ fn by(args: &ResolveArgs) -> Result<String, CliError> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let name = variable("SUDO_USER")
         .or_else(|| variable("USER"))
-        .or_else(|| {
-            User::from_uid(geteuid())
-                .ok()
-                .flatten()
-                .map(|user| user.name)
-        })
+        .or_else(|| User::from_uid(geteuid()).ok().flatten().map(|user| user.name))
         .unwrap_or_else(|| format!("uid {}", geteuid()));
-    let host = gethostname().map_or_else(
-        |_| "an unnamed host".to_owned(),
-        |host| host.to_string_lossy().into_owned(),
-    );
+    let host = gethostname()
+        .map_or_else(|_| "an unnamed host".to_owned(), |host| host.to_string_lossy().into_owned());
     Ok(format!("{name}@{host}"))
 }
 
@@ -235,10 +219,7 @@ fn stated(from: &Path) -> Result<Captured, CliError> {
     };
     let shown = from.to_string_lossy();
     let head = read().map_err(|error| {
-        let message = format!(
-            "--output {}: cannot be read; nothing was changed",
-            clean(&shown)
-        );
+        let message = format!("--output {}: cannot be read; nothing was changed", clean(&shown));
         CliError::new(Kind::NotFound, message).because(&error)
     })?;
     let bytes = head.len() as u64;
@@ -252,12 +233,7 @@ fn stated(from: &Path) -> Result<Captured, CliError> {
             ),
         ));
     }
-    Ok(Captured {
-        head,
-        tail: Vec::new(),
-        bytes,
-        whole: true,
-    })
+    Ok(Captured { head, tail: Vec::new(), bytes, whole: true })
 }
 
 /// Shows the record and asks; returns the revision that was shown.
@@ -277,10 +253,7 @@ fn ask(opened: &Opened, before: &Shown, decision: Decision) -> Result<u64, CliEr
         return Ok(before.record.revision);
     }
     let key = clean(before.record.key.as_str());
-    Err(CliError::new(
-        Kind::Usage,
-        format!("{key}: not confirmed: nothing was changed"),
-    ))
+    Err(CliError::new(Kind::Usage, format!("{key}: not confirmed: nothing was changed")))
 }
 
 /// What a person is told of the answer.
@@ -347,10 +320,9 @@ impl Told<'_> {
         let then = match (self.decision, self.size) {
             (Decision::NotExecuted | Decision::Reopen, _) => " It may run again.".to_owned(),
             (Decision::Committed, None) => String::new(),
-            (Decision::Committed, Some(bytes)) => format!(
-                " Runs of this key now print the {} you gave.",
-                count(bytes, "byte")
-            ),
+            (Decision::Committed, Some(bytes)) => {
+                format!(" Runs of this key now print the {} you gave.", count(bytes, "byte"))
+            }
         };
         format!("{key}: {state}, revision {revision}, by {by}.{then}")
     }

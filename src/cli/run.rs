@@ -99,32 +99,16 @@ pub struct RunArgs {
     pub backoff: Duration,
 
     /// One more value that identifies the request
-    #[arg(
-        long,
-        value_name = "VALUE",
-        help_heading = "What identifies the request"
-    )]
+    #[arg(long, value_name = "VALUE", help_heading = "What identifies the request")]
     pub bind: Vec<OsString>,
     /// One more file whose content identifies it
-    #[arg(
-        long,
-        value_name = "FILE",
-        help_heading = "What identifies the request"
-    )]
+    #[arg(long, value_name = "FILE", help_heading = "What identifies the request")]
     pub bind_file: Vec<PathBuf>,
     /// One more variable whose value identifies it
-    #[arg(
-        long,
-        value_name = "NAME",
-        help_heading = "What identifies the request"
-    )]
+    #[arg(long, value_name = "NAME", help_heading = "What identifies the request")]
     pub bind_env: Vec<OsString>,
     /// This value identifies it, and the command's arguments do not
-    #[arg(
-        long,
-        value_name = "VALUE",
-        help_heading = "What identifies the request"
-    )]
+    #[arg(long, value_name = "VALUE", help_heading = "What identifies the request")]
     pub bind_only: Vec<OsString>,
 
     /// Your own name for this attempt; evidence only
@@ -137,12 +121,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE", help_heading = "Evidence")]
     pub report: Option<PathBuf>,
     /// Whose exit status to end with: the command's, or 0 COMMITTED, 1 FAILED, 76 AMBIGUOUS
-    #[arg(
-        long,
-        value_name = "WHOSE",
-        default_value = "child",
-        help_heading = "Evidence"
-    )]
+    #[arg(long, value_name = "WHOSE", default_value = "child", help_heading = "Evidence")]
     pub exit: ExitAs,
     /// Say what would happen; reserve nothing
     #[arg(long, help_heading = "Evidence")]
@@ -188,8 +167,5 @@ pub enum ExitAs {
 /// Every refusal; nothing was run.
 pub fn run(args: RunArgs, global: &Global) -> Result<Exit, CliError> {
     let _ = (args, global);
-    Err(CliError::new(
-        Kind::Internal,
-        "run is not built yet: nothing was run",
-    ))
+    Err(CliError::new(Kind::Internal, "run is not built yet: nothing was run"))
 }

@@ -66,10 +66,7 @@ impl Answer {
     }
 
     fn to(out: Box<dyn Write>) -> Self {
-        Self {
-            out: BufWriter::new(out),
-            gone: false,
-        }
+        Self { out: BufWriter::new(out), gone: false }
     }
 
     /// Writes a part of the answer by `write`.

@@ -26,9 +26,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
         let unit = &rest[digits..];
-        let letters = unit
-            .find(|c: char| c.is_ascii_digit())
-            .unwrap_or(unit.len());
+        let letters = unit.find(|c: char| c.is_ascii_digit()).unwrap_or(unit.len());
         let count: u64 = rest[..digits].parse().map_err(|_| bad())?;
         let unit_ms = match &unit[..letters] {
             "ms" => 1,
@@ -39,9 +37,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
             _ => return Err(bad()),
         };
         let part = count.checked_mul(unit_ms).ok_or_else(bad)?;
-        total = total
-            .checked_add(Duration::from_millis(part))
-            .ok_or_else(bad)?;
+        total = total.checked_add(Duration::from_millis(part)).ok_or_else(bad)?;
         rest = &unit[letters..];
     }
     if text.is_empty() {
@@ -91,9 +87,7 @@ pub fn capture(text: &str) -> Result<Capture, String> {
         return Ok(Capture::Nothing);
     }
     let bad = || format!("{text:?} is no size; write it as 512B, 64KiB, 1MiB, or none");
-    let digits = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let count: u64 = text[..digits].parse().map_err(|_| bad())?;
     let unit: u64 = match &text[digits..] {
         "B" => 1,
@@ -187,10 +181,7 @@ mod tests {
         ] {
             assert_eq!(duration(text), Ok(Duration::from_millis(ms)), "{text}");
         }
-        assert_eq!(
-            duration("30"),
-            Err("a duration needs a unit: 30s?".to_owned())
-        );
+        assert_eq!(duration("30"), Err("a duration needs a unit: 30s?".to_owned()));
         for bad in [
             "",
             "s",
@@ -239,10 +230,7 @@ mod tests {
 
     #[test]
     fn a_label_has_a_name() {
-        assert_eq!(
-            label("ticket=OPS-12=x"),
-            Ok(("ticket".to_owned(), "OPS-12=x".to_owned()))
-        );
+        assert_eq!(label("ticket=OPS-12=x"), Ok(("ticket".to_owned(), "OPS-12=x".to_owned())));
         assert!(label("=x").is_err() && label("x").is_err());
     }
 }

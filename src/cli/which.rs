@@ -110,10 +110,7 @@ pub fn which(from: &Surroundings) -> Result<Place, CliError> {
         return named(value, Why::Variable, STORE_VARIABLE);
     }
     let path = state_directory(from)?.join("ctrlrun").join("effects.db");
-    Ok(Place {
-        location: Location::file(path),
-        why: Why::Default,
-    })
+    Ok(Place { location: Location::file(path), why: Why::Default })
 }
 
 fn named(value: &OsStr, why: Why, what: &str) -> Result<Place, CliError> {
@@ -133,10 +130,7 @@ fn named(value: &OsStr, why: Why, what: &str) -> Result<Place, CliError> {
         None => Ok(Location::file(value)),
     };
     let refused = |message: String| {
-        CliError::new(
-            Kind::Config,
-            format!("{what}: {}: nothing was done", clean(&message)),
-        )
+        CliError::new(Kind::Config, format!("{what}: {}: nothing was done", clean(&message)))
     };
     match parsed {
         Ok(Location::Sqlite(mut at)) => {
@@ -191,11 +185,7 @@ fn state_directory(from: &Surroundings) -> Result<PathBuf, CliError> {
                 .ok()
                 .flatten()
                 .map_or_else(|| format!("uid {}", found.uid()), |user| user.name);
-            refuse(
-                what,
-                &home,
-                &format!("belongs to {owner}, and this runs as another user"),
-            )
+            refuse(what, &home, &format!("belongs to {owner}, and this runs as another user"))
         }
         Err(error) => refuse(what, &home, &format!("cannot be used: {error}")),
     }
@@ -269,32 +259,14 @@ mod tests {
         // CLI-1, case 61
         let base = Surroundings::default();
         for (from, part) in [
+            (Surroundings { flag: Some("".into()), ..base.clone() }, "--store is set but empty"),
             (
-                Surroundings {
-                    flag: Some("".into()),
-                    ..base.clone()
-                },
-                "--store is set but empty",
-            ),
-            (
-                Surroundings {
-                    variable: Some("".into()),
-                    ..base.clone()
-                },
+                Surroundings { variable: Some("".into()), ..base.clone() },
                 "CTRLRUN_STORE is set but empty",
             ),
+            (Surroundings { flag: Some("sqlite:".into()), ..base.clone() }, "names no file"),
             (
-                Surroundings {
-                    flag: Some("sqlite:".into()),
-                    ..base.clone()
-                },
-                "names no file",
-            ),
-            (
-                Surroundings {
-                    flag: Some("mysql://u:hush@h/db".into()),
-                    ..base.clone()
-                },
+                Surroundings { flag: Some("mysql://u:hush@h/db".into()), ..base.clone() },
                 "\"mysql\"",
             ),
             (
@@ -306,26 +278,11 @@ mod tests {
                 "XDG_STATE_HOME (state) is not an absolute path",
             ),
             (
-                Surroundings {
-                    home: Some("/".into()),
-                    ..base.clone()
-                },
+                Surroundings { home: Some("/".into()), ..base.clone() },
                 "HOME (/) is the root directory",
             ),
-            (
-                Surroundings {
-                    home: Some("".into()),
-                    ..base.clone()
-                },
-                "set but empty",
-            ),
-            (
-                Surroundings {
-                    home: Some("/nonexistent".into()),
-                    ..base.clone()
-                },
-                "cannot be used",
-            ),
+            (Surroundings { home: Some("".into()), ..base.clone() }, "set but empty"),
+            (Surroundings { home: Some("/nonexistent".into()), ..base.clone() }, "cannot be used"),
         ] {
             let message = refusal(&from);
             assert!(message.contains(part), "{message}");
@@ -337,21 +294,12 @@ mod tests {
     #[test]
     fn a_place_typed_as_it_is_printed_is_that_place() {
         // CLI-4
-        for value in [
-            "./a:b",
-            "sqlite:a:b",
-            "sqlite:///srv/e.db",
-            "/n.db?network=allow",
-        ] {
-            let place = which(&Surroundings {
-                flag: Some(value.into()),
-                ..Surroundings::default()
-            })
-            .unwrap();
-            let again = which(&Surroundings {
-                flag: Some(place.argument()),
-                ..Surroundings::default()
-            });
+        for value in ["./a:b", "sqlite:a:b", "sqlite:///srv/e.db", "/n.db?network=allow"] {
+            let place =
+                which(&Surroundings { flag: Some(value.into()), ..Surroundings::default() })
+                    .unwrap();
+            let again =
+                which(&Surroundings { flag: Some(place.argument()), ..Surroundings::default() });
             assert_eq!(again.unwrap(), place, "{value}");
         }
     }

@@ -1,10 +1,7 @@
 //! Fills a store through the library, so that every state can be looked at: the same steps that a run
 //! takes, without a child.
-#![allow(
-    dead_code,
-    clippy::allow_attributes,
-    reason = "each test file uses its own part; `expect` would fail in the one that uses all"
-)]
+#![allow(dead_code, reason = "each test file uses some of it")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 use std::path::Path;
 use std::time::Duration;
 
@@ -34,9 +31,7 @@ impl Fill {
     pub fn open(path: &Path, mode: Mode) -> Self {
         let options = Options::new(mode, Duration::from_secs(10));
         let opened = open(&Location::file(path), &options).unwrap();
-        Self {
-            store: opened.store,
-        }
+        Self { store: opened.store }
     }
 
     /// Performs one command on `key`; returns the record as it stands then.
@@ -73,10 +68,7 @@ impl Fill {
         };
         let record = self.perform(key, Command::Reserve(reserve), Vec::new());
         let record = record.unwrap();
-        Holder {
-            attempt: record.attempt,
-            reservation_id: record.reservation_id,
-        }
+        Holder { attempt: record.attempt, reservation_id: record.reservation_id }
     }
 
     /// Takes `key`, and begins.
@@ -146,10 +138,7 @@ impl Fill {
     /// A whole attempt of which nobody knows, at revision 3.
     pub fn ambiguous(&self, key: &str) {
         let holder = self.begin(key, Duration::from_secs(300));
-        let verdict = Verdict::Ambiguous {
-            cause: Cause::Exit,
-            reaped: true,
-        };
+        let verdict = Verdict::Ambiguous { cause: Cause::Exit, reaped: true };
         let err = "curl: (28) Operation timed out\n";
         self.settle(key, holder, verdict, 28, "", err);
     }
@@ -182,11 +171,7 @@ impl Fill {
             holder,
             outcome_id: host::outcome_id(),
             verdict: Verdict::Committed,
-            ending: Ending {
-                exit_code: Some(0),
-                signal: None,
-                detail: note.to_owned(),
-            },
+            ending: Ending { exit_code: Some(0), signal: None, detail: note.to_owned() },
         };
         self.perform(key, Command::Settle(settle), Vec::new());
     }
@@ -198,11 +183,7 @@ impl Fill {
             holder,
             outcome_id: host::outcome_id(),
             verdict: Verdict::Committed,
-            ending: Ending {
-                exit_code: Some(0),
-                signal: None,
-                detail: "exited 0".to_owned(),
-            },
+            ending: Ending { exit_code: Some(0), signal: None, detail: "exited 0".to_owned() },
         };
         let captured = Captured {
             head: b"begin".to_vec(),
@@ -210,11 +191,7 @@ impl Fill {
             bytes: 5_000,
             whole: false,
         };
-        let kept = Kept {
-            attempt: holder.attempt,
-            stream: Stream::Stdout,
-            captured,
-        };
+        let kept = Kept { attempt: holder.attempt, stream: Stream::Stdout, captured };
         self.perform(key, Command::Settle(settle), vec![kept]);
     }
 

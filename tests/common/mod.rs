@@ -1,16 +1,18 @@
-//! A hermetic place for the built binary: its own HOME and state, a cleared environment, a fixed
-//! language and time zone. Nothing of whoever runs the tests gets in, and nothing gets out.
+//! What tests share. [`store`] makes stores, [`fill`] puts effects into them.
+//!
+//! Here: a hermetic place for the built binary, with its own HOME and state, a cleared environment, a
+//! fixed language and time zone. Nothing of whoever runs the tests gets in, and nothing gets out.
 //!
 //! ```ignore
 //! let env = TestEnv::new();
 //! let out = env.run(["effects", "--stuck"]);
 //! assert_eq!((out.code, out.stdout.as_str()), (Some(0), ""));
 //! ```
-#![allow(
-    dead_code,
-    clippy::allow_attributes,
-    reason = "each test file uses its own part; `expect` would fail in the one that uses all"
-)]
+#![allow(dead_code, reason = "each test file uses some of it")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+pub mod fill;
+pub mod store;
+
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -43,16 +45,14 @@ pub struct Output {
 impl TestEnv {
     /// A new place, with an empty HOME.
     pub fn new() -> Self {
-        let env = Self {
-            root: tempfile::tempdir().unwrap(),
-        };
-        for folder in ["home", "tmp", "work"] {
+        let env = Self { root: tempfile::tempdir().unwrap() };
+        for folder in ["home", "tmp", "here"] {
             std::fs::create_dir(env.path(folder)).unwrap();
         }
         env
     }
 
-    /// A path in the place: `home`, `tmp`, `work` (the working directory) are there.
+    /// A path in the place: `home`, `tmp`, `here` (the working directory) are there.
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.path().join(name)
     }
@@ -74,7 +74,7 @@ impl TestEnv {
             .env("USER", "tester")
             .env("LANG", "C.UTF-8")
             .env("TZ", "UTC")
-            .current_dir(self.path("work"))
+            .current_dir(self.path("here"))
             .stdin(Stdio::null());
         command
     }
@@ -91,10 +91,7 @@ impl TestEnv {
         input: &[u8],
     ) -> Output {
         let mut command = self.command(arguments);
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         // A child that does not read it is no fault of the test's.
         let _ = child.stdin.take().unwrap().write_all(input);
@@ -113,7 +110,7 @@ impl TestEnv {
         }
         shell
             .env("PATH", format!("{folder}:{path}"))
-            .current_dir(self.path("work"))
+            .current_dir(self.path("here"))
             .stdin(Stdio::null());
         finish(&mut shell)
     }

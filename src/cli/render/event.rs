@@ -8,21 +8,13 @@ use super::text::{clean, rfc3339};
 /// The `began` event that a row is, if it is one.
 #[must_use]
 pub fn began(row: &HistoryRow) -> Option<&Began> {
-    if let Event::Began(began) = &row.event {
-        Some(began)
-    } else {
-        None
-    }
+    if let Event::Began(began) = &row.event { Some(began) } else { None }
 }
 
 /// The `late_outcome` event that a row is, if it is one.
 #[must_use]
 pub fn late(row: &HistoryRow) -> Option<&LateOutcome> {
-    if let Event::LateOutcome(late) = &row.event {
-        Some(late)
-    } else {
-        None
-    }
+    if let Event::LateOutcome(late) = &row.event { Some(late) } else { None }
 }
 
 /// The object of one event, as one line.
@@ -97,18 +89,10 @@ pub fn how(event: &Event) -> String {
         Event::LateOutcome(event) => late_word(event),
         Event::Probed(event) => format!("{} said {}", clean(&event.by), answer(event.answer)),
         Event::Resolved(event) => {
-            format!(
-                "resolved by {}: \"{}\"",
-                clean(&event.by),
-                clean(&event.reason)
-            )
+            format!("resolved by {}: \"{}\"", clean(&event.by), clean(&event.reason))
         }
         Event::Reopened(event) => {
-            format!(
-                "reopened by {}: \"{}\"",
-                clean(&event.by),
-                clean(&event.reason)
-            )
+            format!("reopened by {}: \"{}\"", clean(&event.by), clean(&event.reason))
         }
     }
 }
@@ -122,11 +106,7 @@ pub fn late_word(event: &LateOutcome) -> String {
         Verdict::NeverStarted => "it was never started",
         Verdict::Ambiguous { .. } => "it may have happened",
     };
-    format!(
-        "attempt {} said later: {word} ({})",
-        event.attempt,
-        clean(&event.ending.detail)
-    )
+    format!("attempt {} said later: {word} ({})", event.attempt, clean(&event.ending.detail))
 }
 
 /// `refund.sh, 2 arguments`

@@ -86,10 +86,7 @@ impl<'a> Object<'a> {
             created_at: rfc3339(record.created_at),
             updated_at: rfc3339(record.updated_at),
             store: place.location.to_string(),
-            next: next(record, shown.now, place)
-                .into_iter()
-                .map(|hint| hint.text)
-                .collect(),
+            next: next(record, shown.now, place).into_iter().map(|hint| hint.text).collect(),
         }
     }
 

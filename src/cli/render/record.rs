@@ -41,11 +41,8 @@ impl Evidence<'_> {
     pub fn text(&self) -> String {
         let (record, now) = (&self.shown.record, self.shown.now);
         let style = state::style(record, now);
-        let (key, name, gloss) = (
-            clean(record.key.as_str()),
-            name_at(record, now),
-            gloss(record, now),
-        );
+        let (key, name, gloss) =
+            (clean(record.key.as_str()), name_at(record, now), gloss(record, now));
         let place = format!("revision {}   attempt {}", record.revision, record.attempt);
         let all = width(&key) + name.len() + gloss.len() + place.len() + "    ()   ".len();
         let gap = if self.fits(all) { "   " } else { "\n  " };
@@ -92,11 +89,7 @@ impl Evidence<'_> {
             pieces.push("never started".to_owned());
             return pieces;
         };
-        pieces.push(format!(
-            "on {} as {}",
-            clean(&began.ran_on.host),
-            clean(&began.ran_on.user)
-        ));
+        pieces.push(format!("on {} as {}", clean(&began.ran_on.host), clean(&began.ran_on.user)));
         pieces.push(format!("pid {}", began.ran_on.pid));
         pieces.push(format!("in {}", clean(&began.ran_on.directory)));
         let now = self.shown.now;
@@ -146,11 +139,7 @@ impl Evidence<'_> {
         let sizes = self.shown.stdout;
         if sizes.bytes > 0 {
             let key = self.shown.record.key.as_str();
-            let cut = if sizes.truncated {
-                ", not stored whole"
-            } else {
-                ""
-            };
+            let cut = if sizes.truncated { ", not stored whole" } else { "" };
             let size = format!("{}{cut}", count(sizes.bytes, "byte"));
             let line = line("output", key, "", self.place);
             self.field(text, "stdout", &[format!("{size}  ({line})")]);
@@ -176,11 +165,8 @@ impl Evidence<'_> {
         }
         let more = if kept.whole { "" } else { "; not stored whole" };
         if from > 0 || !kept.whole {
-            let note = format!(
-                "(the last {} of {}{more})",
-                lines.len() - from,
-                count(kept.bytes, "byte")
-            );
+            let note =
+                format!("(the last {} of {}{more})", lines.len() - from, count(kept.bytes, "byte"));
             push(text, "", &note);
         }
     }
@@ -217,11 +203,7 @@ impl Evidence<'_> {
         }
         self.advise(text, "If it happened:", &did.text);
         self.advise(text, "If it did not:", &did_not.text);
-        self.advise(
-            text,
-            "If you cannot tell:",
-            "leave it. It will not run by itself.",
-        );
+        self.advise(text, "If you cannot tell:", "leave it. It will not run by itself.");
     }
 
     /// A label and a line to type; below each other where they do not fit, so that no terminal breaks
@@ -240,9 +222,7 @@ impl Evidence<'_> {
 
     /// A field whose pieces are joined by commas, broken between them where a line would be too long.
     fn field(&self, text: &mut String, name: &str, pieces: &[String]) {
-        let most = self
-            .columns
-            .map_or(usize::MAX, |columns| columns.saturating_sub(FIELD).max(20));
+        let most = self.columns.map_or(usize::MAX, |columns| columns.saturating_sub(FIELD).max(20));
         let mut name = name;
         let mut line = String::new();
         for (at, piece) in pieces.iter().enumerate() {

@@ -13,9 +13,7 @@ use crate::cli::which::Place;
 #[must_use]
 pub fn quote(word: impl AsRef<OsStr>) -> String {
     let bytes = word.as_ref().as_bytes();
-    let text = std::str::from_utf8(bytes)
-        .ok()
-        .filter(|text| !text.chars().any(is_unsafe));
+    let text = std::str::from_utf8(bytes).ok().filter(|text| !text.chars().any(is_unsafe));
     match text.map(shlex::try_quote) {
         Some(Ok(quoted)) => quoted.into_owned(),
         Some(Err(_)) | None => escaped(bytes),
@@ -68,11 +66,7 @@ pub fn line(subcommand: &str, key: &str, flags: &str, place: &Place) -> String {
 /// ` --store PATH`, or nothing for the default.
 #[must_use]
 pub fn store_flag(place: &Place) -> String {
-    if place.is_default() {
-        String::new()
-    } else {
-        format!(" --store {}", quote(place.argument()))
-    }
+    if place.is_default() { String::new() } else { format!(" --store {}", quote(place.argument())) }
 }
 
 #[cfg(test)]
@@ -81,10 +75,7 @@ mod tests {
     use crate::cli::which::Why;
 
     fn place(why: Why) -> Place {
-        Place {
-            location: ctrlrun::store::Location::file("/srv/my store.db"),
-            why,
-        }
+        Place { location: ctrlrun::store::Location::file("/srv/my store.db"), why }
     }
 
     #[test]
@@ -105,10 +96,7 @@ mod tests {
             "\u{200b}'\\",
         ] {
             let script = format!("printf %s {}", quote(word));
-            let out = std::process::Command::new("bash")
-                .args(["-c", &script])
-                .output()
-                .unwrap();
+            let out = std::process::Command::new("bash").args(["-c", &script]).output().unwrap();
             assert_eq!(String::from_utf8(out.stdout).unwrap(), word, "{script}");
             assert!(!quote(word).chars().any(is_unsafe), "{word:?}");
         }
@@ -119,10 +107,7 @@ mod tests {
     #[test]
     fn the_store_is_named_unless_it_is_the_default() {
         // CLI-4
-        assert_eq!(
-            line("show", "k", "", &place(Why::Default)),
-            "ctrlrun show k"
-        );
+        assert_eq!(line("show", "k", "", &place(Why::Default)), "ctrlrun show k");
         assert_eq!(
             line("show", "k", "", &place(Why::Variable)),
             "ctrlrun show k --store '/srv/my store.db'"

@@ -47,11 +47,7 @@ pub fn gloss(record: &Record, now: Timestamp) -> &'static str {
 #[must_use]
 pub fn name_at(record: &Record, now: Timestamp) -> String {
     let name = name(record.state);
-    if record.is_lapsed(now) {
-        format!("{name}, lapsed")
-    } else {
-        name.to_owned()
-    }
+    if record.is_lapsed(now) { format!("{name}, lapsed") } else { name.to_owned() }
 }
 
 /// `AMBIGUOUS (may have happened)`
@@ -110,23 +106,12 @@ pub fn why(record: &Record, now: Timestamp) -> String {
             format!("to begin within {}", span(lease_expires_at.since(now)))
         }
         State::Executing { lease_expires_at } => {
-            format!(
-                "running; lease ends in {}",
-                span(lease_expires_at.since(now))
-            )
+            format!("running; lease ends in {}", span(lease_expires_at.since(now)))
         }
-        State::Committed {
-            by: CommittedBy::OwnWord,
-        } => ended(),
-        State::Committed {
-            by: CommittedBy::Person | CommittedBy::Probe,
-        } => decided("resolved"),
-        State::Failed {
-            by: FailedBy::OwnWord | FailedBy::NeverStarted,
-        } => ended(),
-        State::Failed {
-            by: FailedBy::Person | FailedBy::Probe,
-        } => decided("resolved"),
+        State::Committed { by: CommittedBy::OwnWord } => ended(),
+        State::Committed { by: CommittedBy::Person | CommittedBy::Probe } => decided("resolved"),
+        State::Failed { by: FailedBy::OwnWord | FailedBy::NeverStarted } => ended(),
+        State::Failed { by: FailedBy::Person | FailedBy::Probe } => decided("resolved"),
         State::Ambiguous { cause, .. } => match cause {
             Cause::Lapsed => "lease ended, nobody had reported".to_owned(),
             Cause::Exit | Cause::Signal | Cause::Timeout | Cause::Contradiction => ended(),

@@ -92,11 +92,7 @@ impl Layout {
             Some(columns) if facts.saturating_sub(2) <= columns => Kind::Two,
             Some(_) => Kind::Stacked,
         };
-        Self {
-            widths,
-            kind,
-            columns,
-        }
+        Self { widths, kind, columns }
     }
 
     /// Writes the line of headings.
@@ -104,10 +100,7 @@ impl Layout {
     /// # Errors
     /// The writer's.
     pub fn head(&self, out: &mut dyn Write) -> io::Result<()> {
-        let row = Row {
-            cells: HEAD.map(ToOwned::to_owned),
-            style: anstyle::Style::new(),
-        };
+        let row = Row { cells: HEAD.map(ToOwned::to_owned), style: anstyle::Style::new() };
         match self.kind {
             Kind::One => self.line(out, &row, &row.cells[WHY]),
             Kind::Two => self.line(out, &row, ""),
@@ -153,11 +146,7 @@ impl Layout {
         let mut line = String::new();
         for (at, cell) in row.cells[..WHY].iter().enumerate() {
             let gap = " ".repeat(self.widths[at].saturating_sub(width(cell)));
-            let style = if at == 1 {
-                row.style
-            } else {
-                anstyle::Style::new()
-            };
+            let style = if at == 1 { row.style } else { anstyle::Style::new() };
             let cell = format!("{style}{cell}{style:#}");
             // Numbers stand to the right.
             let cell = if at == 2 || at == 3 {
@@ -196,10 +185,7 @@ mod tests {
     #[test]
     fn no_line_is_wider_than_the_terminal_and_no_key_is_cut() {
         let rows = [
-            row(
-                "refund:txn_77",
-                "exited 28; the remote closed the connection",
-            ),
+            row("refund:txn_77", "exited 28; the remote closed the connection"),
             row("deploy:prod:881", "lease ended"),
         ];
         for columns in [30, 40, 50, 60, 80, 120] {
