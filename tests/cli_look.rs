@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use common::fill::Fill;
 use common::{TestEnv, finish};
+use ctrlrun::plan::effect::{ProbeAnswer, Verdict};
 use serde_json::Value;
 
 /// A store with an effect in every state.
@@ -488,8 +489,23 @@ fn a_late_word_that_contradicts_the_record_is_named() {
     let env = TestEnv::new();
     let fill = Fill::make(&env.default_store());
     let holder = fill.lapsed("k");
-    fill.resolve_committed("k", 2);
-    fill.settle("k", holder, ctrlrun::plan::effect::Verdict::Failed, 11, "", "");
+    fill.resolve("k", ProbeAnswer::Committed, 2);
+    fill.settle("k", holder, Verdict::Failed, 11, "", "");
     let shown = env.run(["show", "k"]).stdout;
     assert!(shown.contains("it did not happen (exited 11); that CONTRADICTS"), "{shown}");
+}
+
+#[test]
+fn an_attempt_that_never_began_is_no_proof_where_an_earlier_one_is_in_doubt() {
+    // CLI-16, EFF-7: "nothing ever ran" would lead a person to run it a second time.
+    let env = TestEnv::new();
+    let fill = Fill::make(&env.default_store());
+    let first = fill.lapsed("k");
+    fill.resolve("k", ProbeAnswer::NotExecuted, 2);
+    fill.never_begun("k");
+    fill.settle("k", first, Verdict::Committed, 0, "", "");
+    let shown = env.run(["show", "k"]).stdout;
+    assert!(shown.contains("may have happened"), "{shown}");
+    assert!(!shown.contains("othing ever ran"), "{shown}");
+    assert!(shown.contains("--committed"), "{shown}");
 }

@@ -15,7 +15,7 @@ use nix::unistd::{User, geteuid, gethostname};
 use super::access::{Opened, for_writing, place};
 use super::error::{CliError, Deed, Exit, Kind};
 use super::history::told;
-use super::refusal::{Refused, answered};
+use super::refusal::{Refused, Started, answered};
 use super::render::next::look;
 use super::render::object::Object;
 use super::render::state::glossed;
@@ -349,7 +349,7 @@ impl Told<'_> {
             deed: Deed::Change,
             record: answered.record.as_ref(),
             now: answered.now,
-            began: self.before.began.as_ref(),
+            started: Started::of(Some(self.before), answered.record.as_ref()),
             request: None,
         };
         let Refusal::Expectation(_) = refusal else {
