@@ -87,9 +87,11 @@ fn what_cannot_be_meant_is_64_with_a_hint() {
 fn control_characters_of_a_mistyped_flag_are_escaped() {
     // CLI-5
     let env = TestEnv::new();
-    let out = env.run(["effects", "--x\u{1b}[2J"]);
-    assert_eq!(out.code, Some(64));
-    assert!(!out.stderr.contains('\u{1b}'), "{:?}", out.stderr);
+    for word in ["--x\u{1b}[2J", "--x\u{202e}y"] {
+        let out = env.run(["effects", word]);
+        assert_eq!(out.code, Some(64));
+        assert!(!out.stderr.contains(['\u{1b}', '\u{202e}']), "{:?}", out.stderr);
+    }
 }
 
 #[test]

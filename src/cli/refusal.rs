@@ -331,6 +331,14 @@ mod tests {
 
     /// What is told of `refusal` on the record that `history` folds into, 40 s later.
     fn told(history: &[HistoryRow], refusal: Refusal) -> String {
+        let started = match history.iter().find(|row| began(row).is_some()) {
+            Some(row) => Started::At(row),
+            None => Started::Never,
+        };
+        told_as(history, refusal, started)
+    }
+
+    fn told_as(history: &[HistoryRow], refusal: Refusal, started: Started<'_>) -> String {
         let key = Key::new("k").unwrap();
         let fold = |record, row| Some(evolve(&key, record, row).unwrap());
         let record = history.iter().fold(None, fold);
@@ -342,10 +350,7 @@ mod tests {
             deed: Deed::Run,
             record: record.as_ref(),
             now: Timestamp(40 * SECOND),
-            started: match history.iter().find(|row| began(row).is_some()) {
-                Some(row) => Started::At(row),
-                None => Started::Never,
-            },
+            started,
             request: Some(&asked),
         };
         refused.error(refusal).human()
@@ -381,6 +386,14 @@ mod tests {
         ctrlrun:   it did:     ctrlrun resolve k --committed --expect 2 --reason ''
         ctrlrun:   it did not: ctrlrun resolve k --not-executed --expect 2 --reason ''
         ");
+    }
+
+    #[test]
+    fn that_nothing_ever_ran_is_not_said_by_one_who_did_not_look() {
+        // CLI-16: it would lead a person to run it a second time.
+        let history = [reserved(), lapsed(2)];
+        let text = told_as(&history, Refusal::Ambiguous, Started::Unknown);
+        assert!(!text.contains("nothing ever ran"), "{text}");
     }
 
     #[test]
