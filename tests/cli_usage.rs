@@ -29,9 +29,9 @@ fn what_cannot_be_meant_is_64_with_a_hint() {
     exit 64
     --- stderr
     ctrlrun: unrecognized subcommand 'shwo'
-    ctrlrun:   tip:   a similar subcommand exists: 'show'
+    ctrlrun:   tip: a similar subcommand exists: 'show'
     ctrlrun:   usage: ctrlrun run --key KEY -- CMD [ARG...]
-    ctrlrun:   see:   ctrlrun --help
+    ctrlrun:   see: ctrlrun --help
     ");
     insta::assert_snapshot!(env.run(["run", "-k", "x", "echo", "hi"]).all(&env), @r"
     exit 64
@@ -51,15 +51,15 @@ fn what_cannot_be_meant_is_64_with_a_hint() {
     --- stderr
     ctrlrun: the following required arguments were not provided: --key <KEY>; nothing was run
     ctrlrun:   usage: ctrlrun run --key <KEY> -- <CMD>...
-    ctrlrun:   see:   ctrlrun run --help
+    ctrlrun:   see: ctrlrun run --help
     ");
     insta::assert_snapshot!(env.run(["effects", "--stuk"]).all(&env), @r"
     exit 64
     --- stderr
     ctrlrun: unexpected argument '--stuk' found
-    ctrlrun:   tip:   a similar argument exists: '--stuck'
+    ctrlrun:   tip: a similar argument exists: '--stuck'
     ctrlrun:   usage: ctrlrun effects --stuck
-    ctrlrun:   see:   ctrlrun effects --help
+    ctrlrun:   see: ctrlrun effects --help
     ");
     insta::assert_snapshot!(env.run(["effects", "--json", "--limit", "0"]).all(&env), @r#"
     exit 64

@@ -1,8 +1,10 @@
 //! Opening the store that was chosen, for looking, for writing, or to be made.
+use std::sync::Arc;
 use std::time::Duration;
 
 use ctrlrun::plan::effect::HistoryRow;
 use ctrlrun::plan::key::Key;
+use ctrlrun::store::stop::inside_append;
 use ctrlrun::store::{
     self, Captured, CouldNot, Filter, Flow, Listed, Mode, Options, Reason, Shown, Store, Stream,
 };
@@ -128,7 +130,6 @@ pub fn for_writing(global: &Global, deed: Deed) -> Result<Opened, CliError> {
 ///
 /// # Errors
 /// What stands in the way; 78 if a named store is not there.
-#[expect(dead_code, reason = "`run` opens the store by this")]
 pub fn for_running(global: &Global) -> Result<Opened, CliError> {
     let place = place(global)?;
     let mode = if place.is_default() { Mode::Create } else { Mode::Write };
@@ -142,6 +143,19 @@ pub fn for_running(global: &Global) -> Result<Opened, CliError> {
     Ok(opened)
 }
 
+/// Opens the store to say what a run would do; `None` where the run would make the default store.
+///
+/// # Errors
+/// What stands in the way; 78 if a named store is not there.
+pub fn for_dry_run(global: &Global) -> Result<Option<Opened>, CliError> {
+    let place = place(global)?;
+    let options = Options::new(Mode::Read, global.store_timeout);
+    match store::open(&place.location, &options) {
+        Err(error) if error.reason == Reason::Missing && place.is_default() => Ok(None),
+        Ok(_) | Err(_) => open(global, place, Mode::Read, Deed::Run).map(Some),
+    }
+}
+
 /// Opens `place` in `mode`, and passes on what a person ought to know of it.
 ///
 /// # Errors
@@ -151,7 +165,9 @@ pub fn open(global: &Global, place: Place, mode: Mode, deed: Deed) -> Result<Ope
     if global.verbose > 0 {
         say(&format!("store: {}", place.named()));
     }
-    match store::open(&place.location, &Options::new(mode, within)) {
+    let mut options = Options::new(mode, within);
+    options.before_commit = Some(Arc::new(inside_append));
+    match store::open(&place.location, &options) {
         Ok(opened) => {
             for warning in &opened.warnings {
                 global.note(&format!("warning: {}", clean(warning)));

@@ -42,7 +42,6 @@ pub enum Kind {
     /// It is committed, or settled otherwise.
     Settled,
     /// It ran, and its outcome is not recorded as ours.
-    #[cfg_attr(not(test), expect(dead_code, reason = "`run` ends so"))]
     NotRecorded,
     /// Another attempt holds the key.
     InProgress,
@@ -54,6 +53,8 @@ pub enum Kind {
     Config,
     /// The expected revision did not hold.
     RevisionConflict,
+    /// The command did not happen, provably (`--exit outcome`).
+    Failed,
 }
 
 impl Kind {
@@ -74,27 +75,8 @@ impl Kind {
             Self::Denied => 77,
             Self::Config => 78,
             Self::RevisionConflict => 79,
+            Self::Failed => 1,
         })
-    }
-}
-
-impl Kind {
-    /// The word of a report's `refused` (CLI-12).
-    #[must_use]
-    #[expect(dead_code, reason = "`run` reports it")]
-    pub fn refused(self) -> &'static str {
-        match self {
-            Self::Usage | Self::NotFound => "usage",
-            Self::Mismatch => "mismatch",
-            Self::Store | Self::Internal | Self::NotRecorded | Self::Denied | Self::Config => {
-                "store"
-            }
-            Self::MaxAttempts => "max_attempts",
-            Self::Settled => "committed",
-            Self::InProgress => "in_progress",
-            Self::Ambiguous => "ambiguous",
-            Self::RevisionConflict => "revision_conflict",
-        }
     }
 }
 
@@ -163,6 +145,7 @@ pub struct CliError {
     facts: Vec<String>,
     causes: Vec<String>,
     hints: Vec<Hint>,
+    exit: Option<u8>,
 }
 
 impl CliError {
@@ -176,7 +159,15 @@ impl CliError {
             facts: Vec::new(),
             causes: Vec::new(),
             hints: Vec::new(),
+            exit: None,
         }
+    }
+
+    /// Ends with the status of the command that ran, instead of its kind's (EXE-17).
+    #[must_use]
+    pub fn exiting(mut self, code: u8) -> Self {
+        self.exit = Some(code);
+        self
     }
 
     /// Adds a line below the first.
@@ -219,14 +210,12 @@ impl CliError {
 
     /// Its kind.
     #[must_use]
-    #[cfg_attr(not(test), expect(dead_code, reason = "`run` reports it"))]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
     /// Its first line.
     #[must_use]
-    #[cfg_attr(not(test), expect(dead_code, reason = "`run` reports it"))]
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -236,10 +225,10 @@ impl CliError {
         self.hints.iter().filter(|hint| hint.is_command).map(|hint| hint.text.as_str())
     }
 
-    /// The exit code of its kind.
+    /// The exit code of its kind, or the command's own.
     #[must_use]
     pub fn exit(&self) -> Exit {
-        self.kind.exit()
+        self.exit.map_or_else(|| self.kind.exit(), Exit)
     }
 
     /// A key that cannot be one, or looks like one that a script built from something missing
@@ -297,6 +286,12 @@ impl CliError {
         .fact(format!("store: {}", place.named()))
     }
 
+    /// Signals could not be caught, so they could not be passed on.
+    #[must_use]
+    pub fn no_signals(error: &io::Error) -> Self {
+        Self::new(Kind::Internal, "nothing was run: signals cannot be caught here").because(error)
+    }
+
     /// An answer that could not be written to stdout.
     #[must_use]
     pub fn unwritten(error: &io::Error) -> Self {
@@ -317,10 +312,12 @@ impl CliError {
         let mut lines = vec![self.message.clone()];
         lines.extend(self.facts.iter().map(|fact| format!("  {fact}")));
         lines.extend(self.causes.iter().map(|cause| format!("  because: {cause}")));
-        let widest = self.hints.iter().map(|hint| hint.label.len()).max();
+        // Command lines stand below each other; advice in words would push them far to the right.
+        let commands = self.hints.iter().filter(|hint| hint.is_command);
+        let widest = commands.map(|hint| hint.label.len()).max().unwrap_or(0);
         for hint in &self.hints {
-            let gap = " ".repeat(widest.unwrap_or(0).saturating_sub(hint.label.len()) + 1);
-            lines.push(format!("  {}:{gap}{}", hint.label, hint.text));
+            let gap = if hint.is_command { widest.saturating_sub(hint.label.len()) } else { 0 };
+            lines.push(format!("  {}: {}{}", hint.label, " ".repeat(gap), hint.text));
         }
         lines.iter().map(|line| format!("ctrlrun: {line}\n")).collect()
     }
@@ -378,8 +375,8 @@ mod tests {
     fn every_kind_has_its_own_code() {
         // CLI-3
         use Kind::{
-            Ambiguous, Config, Denied, InProgress, Internal, MaxAttempts, Mismatch, NotFound,
-            NotRecorded, RevisionConflict, Settled, Store, Usage,
+            Ambiguous, Config, Denied, Failed, InProgress, Internal, MaxAttempts, Mismatch,
+            NotFound, NotRecorded, RevisionConflict, Settled, Store, Usage,
         };
         let kinds = [
             Usage,
@@ -395,9 +392,10 @@ mod tests {
             Denied,
             Config,
             RevisionConflict,
+            Failed,
         ];
         let codes: Vec<u8> = kinds.iter().map(|kind| kind.exit().0).collect();
-        assert_eq!(codes, [64, 65, 66, 69, 70, 72, 73, 74, 75, 76, 77, 78, 79]);
+        assert_eq!(codes, [64, 65, 66, 69, 70, 72, 73, 74, 75, 76, 77, 78, 79, 1]);
     }
 
     #[test]

@@ -361,12 +361,12 @@ mod tests {
         // CLI-10
         insta::assert_snapshot!(told(&[reserved(), began_row()], Refusal::InProgress), @r"
         ctrlrun: k: refused, nothing was run: attempt 1 is running since 40 s (web-17, pid 4121); its lease ends in 4 m 20 s
-        ctrlrun:   wait for it:     --wait 10m
+        ctrlrun:   wait for it: --wait 10m
         ctrlrun:   succeed quietly: --on-running skip
         ");
         insta::assert_snapshot!(told(&[reserved()], Refusal::InProgress), @r"
         ctrlrun: k: refused, nothing was run: attempt 1 is about to start; its lease ends in 4 m 20 s
-        ctrlrun:   wait for it:     --wait 10m
+        ctrlrun:   wait for it: --wait 10m
         ctrlrun:   succeed quietly: --on-running skip
         ");
     }

@@ -78,6 +78,17 @@ pub enum Capture {
     Bytes(u64),
 }
 
+impl Capture {
+    /// How many bytes of each stream are kept; `None` if they are not even looked at.
+    #[must_use]
+    pub fn bytes(self) -> Option<usize> {
+        match self {
+            Self::Nothing => None,
+            Self::Bytes(bytes) => Some(usize::try_from(bytes).unwrap_or(usize::MAX)),
+        }
+    }
+}
+
 /// Reads `64KiB`, `1MiB`, `none`.
 ///
 /// # Errors

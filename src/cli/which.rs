@@ -151,6 +151,12 @@ fn named(value: &OsStr, why: Why, what: &str) -> Result<Place, CliError> {
     }
 }
 
+/// `ctrlrun` in the state directory of this process's user, if that can be told.
+#[must_use]
+pub fn state_dir() -> Option<PathBuf> {
+    state_directory(&Surroundings::of_process(None)).ok().map(|dir| dir.join("ctrlrun"))
+}
+
 /// The directory below which this user's state is kept.
 fn state_directory(from: &Surroundings) -> Result<PathBuf, CliError> {
     // An empty XDG_STATE_HOME counts as unset: the XDG specification says so.

@@ -1,4 +1,4 @@
-//! `ctrlrun run`: one command, once.
+//! The flags of `ctrlrun run` (CLI-8).
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,9 +7,7 @@ use clap::{Args, ValueEnum};
 use ctrlrun::plan::expect::StreamState;
 use ctrlrun::plan::verdict::NotExecuted;
 
-use super::Global;
-use super::error::{CliError, Exit, Kind};
-use super::values::{self, Capture, Per};
+use crate::cli::values::{self, Capture, Per};
 
 /// Run one command as an effect: once, whatever happens in between
 ///
@@ -159,13 +157,4 @@ pub enum ExitAs {
     Child,
     /// The outcome's
     Outcome,
-}
-
-/// Runs the command as an effect.
-///
-/// # Errors
-/// Every refusal; nothing was run.
-pub fn run(args: RunArgs, global: &Global) -> Result<Exit, CliError> {
-    let _ = (args, global);
-    Err(CliError::new(Kind::Internal, "run is not built yet: nothing was run"))
 }
