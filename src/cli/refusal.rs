@@ -397,6 +397,24 @@ mod tests {
     }
 
     #[test]
+    fn what_was_shown_of_an_older_record_does_not_prove_that_it_never_began() {
+        // It was looked at, and began, and then the refusal came.
+        let key = Key::new("k").unwrap();
+        let first = evolve(&key, None, &reserved()).unwrap();
+        let later = evolve(&key, Some(first.clone()), &began_row()).unwrap();
+        let shown = Shown {
+            record: first.clone(),
+            now: Timestamp(0),
+            began: None,
+            stdout: ctrlrun::store::Sizes::default(),
+            stderr: ctrlrun::store::Sizes::default(),
+        };
+        assert!(matches!(Started::of(Some(&shown), Some(&first)), Started::Never));
+        assert!(matches!(Started::of(Some(&shown), Some(&later)), Started::Unknown));
+        assert!(matches!(Started::of(None, Some(&later)), Started::Unknown));
+    }
+
+    #[test]
     fn every_refusal_of_a_run_says_that_nothing_was_run_and_has_its_code() {
         // CLI-2, CLI-3
         let history = [reserved(), began_row()];
