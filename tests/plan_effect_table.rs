@@ -10,16 +10,19 @@ mod plan_common;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
+use ask::{LEASE, NOW};
 use ctrlrun::plan::effect::{
     Answer, Cause, Command, Event, FailedBy, ProbeAnswer, Record, Refusal, Reserve, State, decide,
     evolve,
 };
 use ctrlrun::plan::protocol::Found;
-use plan_common::{LEASE, NOW, key};
+use plan_common::key;
 
+#[path = "plan_common/ask.rs"]
+mod ask;
 #[path = "plan_common/cells.rs"]
 mod cells;
-use cells::{CommandCase, StateCase, commands, states};
+use cells::{CommandCase, StateCase, commands, name, states};
 
 /// (found, command, writes, answer)
 type Row = (&'static str, &'static str, &'static str, &'static str);
@@ -288,7 +291,7 @@ fn numbers_go_on_from_the_floor_or_the_record_and_the_ceiling_counts_from_the_fi
         };
         let reserve = Reserve {
             max_attempts,
-            ..plan_common::reserve("label")
+            ..ask::reserve("label")
         };
         let decision = decide(&found, &Command::Reserve(reserve), &[]);
         match decision.events.as_slice() {
@@ -309,16 +312,6 @@ fn numbers_go_on_from_the_floor_or_the_record_and_the_ceiling_counts_from_the_fi
     assert_eq!(at(Some(failed.clone()), 99, Some(5)), Some(44));
     assert_eq!(at(Some(failed.clone()), 99, None), Some(44));
     assert_eq!(at(Some(failed), 99, Some(4)), None);
-}
-
-fn name(state: State) -> &'static str {
-    match state {
-        State::Reserved { .. } => "RESERVED",
-        State::Executing { .. } => "EXECUTING",
-        State::Committed { .. } => "COMMITTED",
-        State::Failed { .. } => "FAILED",
-        State::Ambiguous { .. } => "AMBIGUOUS",
-    }
 }
 
 fn command_name(command: &Command) -> &'static str {

@@ -8,7 +8,8 @@ use ctrlrun::plan::effect::{
 use ctrlrun::plan::protocol::Found;
 use ctrlrun::plan::time::Timestamp;
 
-use crate::plan_common::{LEASE, NOW, begin, key, outcome_id, request, settle, write_id};
+use crate::ask::{LEASE, NOW, begin, outcome_id, settle};
+use crate::plan_common::{key, request, write_id};
 
 /// Where every record of the table stands.
 const REVISION: u64 = 7;
@@ -240,7 +241,8 @@ const CAUSES: [Cause; 7] = [
     Cause::Reopened,
 ];
 
-fn name(state: State) -> &'static str {
+/// A state's word in the table; a new state has to be named here.
+pub fn name(state: State) -> &'static str {
     match state {
         State::Reserved { .. } => "RESERVED",
         State::Executing { .. } => "EXECUTING",
@@ -292,7 +294,7 @@ fn reserves() -> Vec<CommandCase> {
                     request: request(n),
                     max_attempts,
                     rebind,
-                    ..crate::plan_common::reserve("another label")
+                    ..crate::ask::reserve("another label")
                 };
                 let words = ["Reserve", fingerprint, binding, ceiling];
                 cases.push(case(&words, Command::Reserve(reserve), Asked::Nothing));
