@@ -256,17 +256,17 @@ pub struct Handle {
     maybe_written: Vec<WriteId>,
     read_at: Moment,
     phase: Phase,
-    /// What is known of an append of ours whose answer did not come.
+    /// What is known of appends of ours whose answer did not come.
     unseen: Option<Unseen>,
 }
 
-/// An append of ours that was unknown at some time.
+/// The appends of ours that were unknown at some time.
 #[derive(Debug, Clone, Copy)]
 struct Unseen {
-    /// Our clock before the load that it was decided on.
+    /// Our clock before the load that the first was decided on.
     read_at: Moment,
-    /// It is in the store, or may yet be: no re-read has shown that it cannot.
-    may_stand: bool,
+    /// How many are in the store, or may yet be: no re-read has shown that they cannot.
+    may_stand: u32,
 }
 
 #[derive(Debug)]
@@ -397,7 +397,7 @@ impl Handle {
     /// Nothing more can be done. "Nothing was written" is said only where it is so: an append of
     /// this command that is in the store, or may be, stays unknown (CMT-7).
     fn could_not(&self, error: CouldNot) -> Step {
-        if self.unseen.is_some_and(|unseen| unseen.may_stand) {
+        if self.unseen.is_some_and(|unseen| unseen.may_stand > 0) {
             return unknown(error);
         }
         Step::Done(Done::CouldNot(error))
@@ -576,10 +576,11 @@ impl Handle {
             End::Unknown(error) => {
                 self.maybe_written.push(pending.append.next.write_id);
                 pending.unknown = Some(error);
-                self.unseen = Some(Unseen {
-                    read_at: self.unseen.map_or(self.read_at, |unseen| unseen.read_at),
-                    may_stand: true,
+                let unseen = self.unseen.get_or_insert(Unseen {
+                    read_at: self.read_at,
+                    may_stand: 0,
                 });
+                unseen.may_stand += 1;
                 self.reread(pending, at)
             }
         }
@@ -648,11 +649,8 @@ impl Handle {
         }
         // Somebody else's row, or another floor for a new one: ours can no longer land, the planner
         // says what that means. (Under another floor ours may have landed and been forgotten.)
-        if floor_stands
-            && self.maybe_written.len() == 1
-            && let Some(unseen) = self.unseen.as_mut()
-        {
-            unseen.may_stand = false;
+        if floor_stands && let Some(unseen) = self.unseen.as_mut() {
+            unseen.may_stand = unseen.may_stand.saturating_sub(1);
         }
         self.load_anew(at)
     }
