@@ -5,21 +5,20 @@ mod ask;
 mod plan_common;
 #[path = "plan_common/stepping.rs"]
 mod stepping;
+#[path = "plan_common/writes.rs"]
+mod writes;
 
-use ask::{LEASE, NOW, begin, outcome_id, settle};
+use ask::{NOW, outcome_id};
 use ctrlrun::plan::effect::{
-    Ambiguated, Answer, Cause, Command, Event, HistoryRow, LateOutcome, Probe, ProbeAnswer, Probed,
-    Record, Refusal, Resolution, Resolved, State, Verdict,
+    Answer, Event, HistoryRow, ProbeAnswer, Probed, Record, Refusal, Resolution, State, Verdict,
 };
 use ctrlrun::plan::expect::{Conflict, StreamState};
 use ctrlrun::plan::protocol::{Append, Ask, End, Found, Input, Reason, Step};
 use ctrlrun::plan::retry::Budget;
-use ctrlrun::plan::time::{Moment, Timestamp};
+use ctrlrun::plan::time::Moment;
 use plan_common::{ending, request, write_id};
 use stepping::*;
-
-/// The store's clock once every lease of these tests has ended.
-const LATER: Timestamp = Timestamp(NOW.0 + 60_000_000);
+use writes::*;
 
 /// A re-read that finds the row of `written` moved on by `events` of others, and the first event of
 /// `written` in the history.
@@ -32,185 +31,6 @@ fn moved_on(written: &Append, events: &[Event]) -> Found {
         event: written.history.first().cloned(),
         ..found(Some(record))
     }
-}
-
-/// A stranger's word, which changes nothing but the revision.
-fn note() -> Event {
-    Event::LateOutcome(LateOutcome {
-        attempt: 9,
-        reservation_id: write_id(0x9),
-        word: Verdict::Failed,
-        doubt: false,
-        ending: ending("exited 22"),
-    })
-}
-
-fn lapse() -> Event {
-    Event::Ambiguated(Ambiguated {
-        cause: Cause::Lapsed,
-        reaped: false,
-        ending: None,
-    })
-}
-
-fn freed(looked_at: u64) -> Event {
-    Event::Resolved(Resolved {
-        decision: ProbeAnswer::NotExecuted,
-        by: "oncall@bastion".to_owned(),
-        reason: "the ledger has no line".to_owned(),
-        probe: false,
-        looked_at,
-    })
-}
-
-fn ambiguous() -> Record {
-    after(Some(executing()), lapse(), write_id(0xdead))
-}
-
-fn failed() -> Record {
-    after(Some(ambiguous()), freed(3), write_id(0xdeaf))
-}
-
-fn settling(record: &Record, verdict: Verdict) -> Command {
-    settle(holder(record), outcome_id(1), verdict)
-}
-
-fn renewing(record: &Record) -> Command {
-    Command::Renew {
-        holder: holder(record),
-        lease: LEASE,
-    }
-}
-
-fn probing(record: &Record) -> Command {
-    Command::Probed(Probe {
-        answer: ProbeAnswer::Committed,
-        by: "reconcile:ledger".to_owned(),
-        reconcile_final: false,
-        looked_at: record.revision,
-    })
-}
-
-fn reopening(record: &Record) -> Command {
-    Command::Reopen {
-        by: "oncall@bastion".to_owned(),
-        reason: "it was not so".to_owned(),
-        looked_at: record.revision,
-    }
-}
-
-/// A command, what it is decided on, and its answer once it landed.
-type Write = (&'static str, Command, Found, Answer);
-
-/// The writes that grant something: landed and moved on, the planner judges what is left of it.
-fn grants() -> Vec<Write> {
-    let (reserved, executing) = (reserved(), executing());
-    let renewed = Answer::Renewed {
-        lease_expires_at: NOW.plus(LEASE),
-    };
-    vec![
-        ("reserve, INSERT", reserving(), found(None), Answer::Granted),
-        (
-            "reserve, UPDATE",
-            reserving(),
-            found(Some(failed())),
-            Answer::Granted,
-        ),
-        (
-            "begin",
-            begin(holder(&reserved)),
-            found(Some(reserved)),
-            Answer::Start,
-        ),
-        (
-            "renew",
-            renewing(&executing),
-            found(Some(executing)),
-            renewed,
-        ),
-    ]
-}
-
-/// The writes that state something: landed and moved on, they are done.
-fn statements() -> Vec<Write> {
-    let (executing, ambiguous, failed) = (executing(), ambiguous(), failed());
-    let lapsed = Found {
-        now: LATER,
-        ..found(Some(executing.clone()))
-    };
-    let reserved_lapsed = Found {
-        now: LATER,
-        ..found(Some(reserved()))
-    };
-    let on = |record: &Record| found(Some(record.clone()));
-    let committed = settling(&executing, Verdict::Committed);
-    vec![
-        (
-            "settle committed",
-            committed.clone(),
-            on(&executing),
-            Answer::Settled,
-        ),
-        (
-            "settle failed",
-            settling(&executing, Verdict::Failed),
-            on(&executing),
-            Answer::Settled,
-        ),
-        (
-            "late outcome",
-            committed.clone(),
-            on(&ambiguous),
-            Answer::KeptAsLate,
-        ),
-        (
-            "late outcome that blocks",
-            committed,
-            on(&failed),
-            Answer::KeptAsLate,
-        ),
-        (
-            "resolve",
-            not_executed(ambiguous.revision),
-            on(&ambiguous),
-            Answer::Resolved,
-        ),
-        (
-            "resolve a lapsed one",
-            not_executed(executing.revision),
-            lapsed.clone(),
-            Answer::Resolved,
-        ),
-        ("reopen", reopening(&failed), on(&failed), Answer::Resolved),
-        (
-            "probe",
-            probing(&ambiguous),
-            on(&ambiguous),
-            Answer::Resolved,
-        ),
-        (
-            "contend",
-            Command::Contend,
-            lapsed.clone(),
-            Answer::Contended,
-        ),
-        (
-            "a reserve's lapse",
-            reserving(),
-            lapsed,
-            Answer::Refused(Refusal::Ambiguous),
-        ),
-        (
-            "a begin that came too late",
-            begin(holder(&reserved())),
-            reserved_lapsed,
-            Answer::Refused(Refusal::TooLate),
-        ),
-    ]
-}
-
-fn every_write() -> impl Iterator<Item = Write> {
-    grants().into_iter().chain(statements())
 }
 
 /// A re-read that finds the row as it was loaded, or none where there was none.

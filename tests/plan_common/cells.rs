@@ -130,6 +130,7 @@ pub fn states() -> Vec<StateCase> {
             ("later", 4, write_id(0x4)),
             ("earlier", 2, write_id(0x2)),
             ("twin", 3, write_id(0x33)),
+            ("renumbered", 4, OURS.reservation_id),
         ];
         words.insert(name(record.state));
         for (owner, attempt, reservation_id) in owners {
