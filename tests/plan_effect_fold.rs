@@ -64,19 +64,12 @@ fn committed() -> Event {
 }
 
 fn failed(by: FailedBy) -> Event {
-    let ending = Ending {
-        exit_code: Some(22),
-        ..ending("exited 22")
-    };
+    let ending = Ending { exit_code: Some(22), ..ending("exited 22") };
     Event::Failed(Failed { by, ending })
 }
 
 fn ambiguated(cause: Cause, reaped: bool, ending: Option<Ending>) -> Event {
-    Event::Ambiguated(Ambiguated {
-        cause,
-        reaped,
-        ending,
-    })
+    Event::Ambiguated(Ambiguated { cause, reaped, ending })
 }
 
 fn lapsed() -> Event {
@@ -153,46 +146,25 @@ fn a_history_begins_with_reserved_and_with_nothing_else() {
 fn the_first_reservation_makes_the_record_from_the_floor_on() {
     // EFF-2, EFF-6
     let record = fold(&[reserved(42)]);
-    let state = State::Reserved {
-        lease_expires_at: Timestamp(1_000),
-    };
+    let state = State::Reserved { lease_expires_at: Timestamp(1_000) };
     assert_eq!(record.state, state);
     assert_eq!((record.first_attempt, record.attempt), (42, 42));
     assert_eq!((record.revision, record.proven_failures), (1, 0));
-    assert_eq!(
-        (record.write_id, record.reservation_id),
-        (write_id(1), write_id(1))
-    );
+    assert_eq!((record.write_id, record.reservation_id), (write_id(1), write_id(1)));
     assert!(!record.in_doubt && !record.doubted);
-    assert_eq!(
-        (record.created_at, record.updated_at),
-        (Timestamp(100), Timestamp(100))
-    );
+    assert_eq!((record.created_at, record.updated_at), (Timestamp(100), Timestamp(100)));
 }
 
 #[test]
 fn every_event_moves_the_revision_the_write_and_the_time_and_only_a_reservation_the_holder() {
     // HIS-2, EFF-4
-    let records = steps(&[
-        reserved(1),
-        began(),
-        renewed(),
-        late(false),
-        failed(OWN),
-        reserved(2),
-    ]);
+    let records = steps(&[reserved(1), began(), renewed(), late(false), failed(OWN), reserved(2)]);
     for (n, record) in (1..).zip(&records) {
-        assert_eq!(
-            (record.revision, record.write_id),
-            (n, write_id(u128::from(n)))
-        );
+        assert_eq!((record.revision, record.write_id), (n, write_id(u128::from(n))));
         assert_eq!(record.updated_at, Timestamp(n.cast_signed() * 100));
         assert_eq!(record.created_at, Timestamp(100));
     }
-    let held: Vec<_> = records
-        .iter()
-        .map(|r| (r.attempt, r.reservation_id))
-        .collect();
+    let held: Vec<_> = records.iter().map(|r| (r.attempt, r.reservation_id)).collect();
     assert_eq!(held[..5], vec![(1, write_id(1)); 5]);
     assert_eq!(held[5], (2, write_id(6)));
     assert_eq!(records[5].first_attempt, 1);
@@ -201,9 +173,7 @@ fn every_event_moves_the_revision_the_write_and_the_time_and_only_a_reservation_
 #[test]
 fn each_event_leads_to_its_state() {
     // EFF-1, EFF-3, EFF-21
-    let executing = |at| State::Executing {
-        lease_expires_at: Timestamp(at),
-    };
+    let executing = |at| State::Executing { lease_expires_at: Timestamp(at) };
     let after = |events: &[Event]| {
         let before = [reserved(1), began()];
         fold(&[&before, events].concat()).state
@@ -227,10 +197,7 @@ fn each_event_leads_to_its_state() {
     assert_eq!(decided(yes, true), committed_by(CommittedBy::Probe));
     assert_eq!(decided(NOT, false), failed_by(FailedBy::Person));
     assert_eq!(decided(NOT, true), failed_by(FailedBy::Probe));
-    let reopened_from = State::Ambiguous {
-        cause: Cause::Reopened,
-        reaped: false,
-    };
+    let reopened_from = State::Ambiguous { cause: Cause::Reopened, reaped: false };
     assert_eq!(after(&[committed(), reopened()]), reopened_from);
 }
 
@@ -247,14 +214,7 @@ fn evidence_changes_no_state() {
 #[test]
 fn a_reservation_clears_the_outcome_and_never_the_counts() {
     // EFF-2
-    let before = [
-        reserved(1),
-        began(),
-        failed(OWN),
-        reserved(2),
-        began(),
-        lapsed(),
-    ];
+    let before = [reserved(1), began(), failed(OWN), reserved(2), began(), lapsed()];
     let decided = fold(&[&before[..], &[resolved(NOT, false)]].concat());
     assert!(decided.resolution.is_some() && decided.ending.is_none());
     let again = fold(&[&before[..], &[resolved(NOT, false), reserved(3)]].concat());
@@ -262,18 +222,12 @@ fn a_reservation_clears_the_outcome_and_never_the_counts() {
     assert_eq!((again.first_attempt, again.attempt), (1, 3));
     assert_eq!((again.proven_failures, again.doubted), (1, true));
     assert_eq!(again.request, request(3));
-    assert_eq!(
-        fold(&[reserved(1), began(), failed(OWN), reserved(2)]).ending,
-        None
-    );
+    assert_eq!(fold(&[reserved(1), began(), failed(OWN), reserved(2)]).ending, None);
 }
 
 #[test]
 fn a_known_ending_outlives_the_events_that_know_none() {
-    let exited = Ending {
-        exit_code: Some(22),
-        ..ending("exited 22")
-    };
+    let exited = Ending { exit_code: Some(22), ..ending("exited 22") };
     let record = fold(&[reserved(1), began(), failed(OWN), late(true), lapsed()]);
     assert_eq!(record.ending, Some(exited));
     let told = Some(ending("killed by 9"));
@@ -293,13 +247,7 @@ fn doubt_is_set_by_a_late_word_and_cleared_by_a_person_alone() {
     assert!(after(&[resolved(ProbeAnswer::Committed, true), reopened()]));
     assert!(!after(&[resolved(NOT, false)]));
     assert!(!after(&[resolved(ProbeAnswer::Committed, false)]));
-    let running = [
-        reserved(1),
-        lapsed(),
-        resolved(NOT, false),
-        reserved(2),
-        late(true),
-    ];
+    let running = [reserved(1), lapsed(), resolved(NOT, false), reserved(2), late(true)];
     assert!(fold(&[&running[..], &[began(), renewed()]].concat()).in_doubt);
     assert!(!fold(&[reserved(1), began(), late(false)]).in_doubt);
 }
@@ -312,11 +260,7 @@ fn every_way_into_ambiguous_leaves_its_mark_for_good() {
         &[lapsed()],
         &[ambiguated(Cause::Exit, true, None)],
         &[committed(), reopened()],
-        &[
-            failed(OWN),
-            late(true),
-            ambiguated(Cause::LateOutcome, false, None),
-        ],
+        &[failed(OWN), late(true), ambiguated(Cause::LateOutcome, false, None)],
     ];
     for way in ways {
         let on = [&attempt[..], way].concat();
@@ -340,14 +284,7 @@ fn only_failures_on_the_own_word_before_any_doubt_are_proofs() {
         assert_eq!(proofs(&[reserved(1), lapsed(), resolved(NOT, probe)]), 0);
     }
     let doubted = [reserved(1), began(), lapsed(), resolved(NOT, false)];
-    let later = [
-        reserved(2),
-        began(),
-        failed(OWN),
-        reserved(3),
-        began(),
-        failed(OWN),
-    ];
+    let later = [reserved(2), began(), failed(OWN), reserved(3), began(), failed(OWN)];
     assert_eq!(proofs(&[&doubted[..], &later].concat()), 0);
 }
 
@@ -355,14 +292,7 @@ fn only_failures_on_the_own_word_before_any_doubt_are_proofs() {
 fn a_proof_that_becomes_a_doubt_is_taken_back_once() {
     // EFF-9
     let proofs = |events: &[Event]| fold(events).proven_failures;
-    let twice = [
-        reserved(1),
-        began(),
-        failed(OWN),
-        reserved(2),
-        began(),
-        failed(OWN),
-    ];
+    let twice = [reserved(1), began(), failed(OWN), reserved(2), began(), failed(OWN)];
     let doubt = [late(true), ambiguated(Cause::LateOutcome, false, None)];
     for back in [&[reopened()][..], &doubt] {
         let once = [&twice[..], back].concat();
@@ -405,25 +335,11 @@ fn an_attempt_that_could_repeat_a_doubtful_one_carries_its_idempotency_key() {
         let repeat = [&before[..], doubt, &next].concat();
         assert_eq!(key_of(&repeat), doubtful, "{doubt:?}");
         // And so does every one after it, however those in between ended.
-        let later = [
-            failed(OWN),
-            reserved(4),
-            failed(NEVER),
-            reserved(5),
-            began(),
-        ];
-        assert_eq!(
-            key_of(&[&repeat[..], &later].concat()),
-            doubtful,
-            "{doubt:?}"
-        );
+        let later = [failed(OWN), reserved(4), failed(NEVER), reserved(5), began()];
+        assert_eq!(key_of(&[&repeat[..], &later].concat()), doubtful, "{doubt:?}");
     }
     let never = [&before[..4], &[failed(NEVER), reserved(3), began()]].concat();
-    assert_eq!(
-        key_of(&never),
-        doubtful,
-        "what never started proves nothing new"
-    );
+    assert_eq!(key_of(&never), doubtful, "what never started proves nothing new");
 }
 
 #[test]
@@ -453,8 +369,5 @@ fn two_folds_of_one_history_are_one_record() {
         .collect();
     assert_eq!(stored, events);
     assert_eq!(steps(&stored), steps(&events));
-    assert!(
-        Event::parse("swept", "{}").is_err(),
-        "EFF-1: there are no others"
-    );
+    assert!(Event::parse("swept", "{}").is_err(), "EFF-1: there are no others");
 }

@@ -131,9 +131,7 @@ static PATTERNS: LazyLock<Vec<(Pattern, Pattern)>> = LazyLock::new(|| {
 });
 
 fn matches(pattern: &Pattern, words: &BTreeSet<&'static str>) -> bool {
-    pattern
-        .iter()
-        .any(|all| all.iter().all(|word| words.contains(word)))
+    pattern.iter().any(|all| all.iter().all(|word| words.contains(word)))
 }
 
 fn row_of(state: &StateCase, command: &CommandCase) -> Option<usize> {
@@ -162,16 +160,9 @@ fn every_cell_writes_and_answers_what_its_row_says() {
         let (_, _, writes, answer) = TABLE[row];
         let found = command.found(state);
         let decision = decide(&found, &command.command, &state.maybe_written);
-        let written: Vec<String> = decision
-            .events
-            .iter()
-            .map(|event| told(event, &found, &command.command))
-            .collect();
-        let written = if written.is_empty() {
-            "-".to_owned()
-        } else {
-            written.join(", ")
-        };
+        let written: Vec<String> =
+            decision.events.iter().map(|event| told(event, &found, &command.command)).collect();
+        let written = if written.is_empty() { "-".to_owned() } else { written.join(", ") };
         let answered = answer_told(&decision.answer, &found);
         if (written.as_str(), answered) != (writes, answer) {
             wrong.push(format!(
@@ -180,12 +171,7 @@ fn every_cell_writes_and_answers_what_its_row_says() {
             ));
         }
     });
-    assert!(
-        wrong.is_empty(),
-        "{} cells:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "{} cells:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
@@ -196,10 +182,8 @@ fn every_state_meets_every_command_in_some_row_and_every_row_is_met() {
         assert!(row.is_some(), "no row for {state:?} x {command:?}");
         met.extend(row);
     });
-    let idle: Vec<&Row> = (0..TABLE.len())
-        .filter(|row| !met.contains(row))
-        .map(|row| &TABLE[row])
-        .collect();
+    let idle: Vec<&Row> =
+        (0..TABLE.len()).filter(|row| !met.contains(row)).map(|row| &TABLE[row]).collect();
     assert!(idle.is_empty(), "never reached: {idle:#?}");
     for (found, command, _, _) in TABLE {
         for all in found.split('|').chain(command.split('|')) {
@@ -216,28 +200,13 @@ fn every_state_meets_every_command_in_some_row_and_every_row_is_met() {
 fn the_fixtures_are_of_every_state_and_every_command() {
     let states: BTreeSet<&str> = states()
         .iter()
-        .map(|case| {
-            case.record
-                .as_ref()
-                .map_or("NEW", |record| name(record.state))
-        })
+        .map(|case| case.record.as_ref().map_or("NEW", |record| name(record.state)))
         .collect();
-    let every = [
-        "AMBIGUOUS",
-        "COMMITTED",
-        "EXECUTING",
-        "FAILED",
-        "NEW",
-        "RESERVED",
-    ];
+    let every = ["AMBIGUOUS", "COMMITTED", "EXECUTING", "FAILED", "NEW", "RESERVED"];
     assert_eq!(states, every.into());
-    let commands: BTreeSet<&str> = commands()
-        .iter()
-        .map(|case| command_name(&case.command))
-        .collect();
-    let every = [
-        "Begin", "Contend", "Probed", "Renew", "Reopen", "Reserve", "Resolve", "Settle",
-    ];
+    let commands: BTreeSet<&str> =
+        commands().iter().map(|case| command_name(&case.command)).collect();
+    let every = ["Begin", "Contend", "Probed", "Renew", "Reopen", "Reserve", "Resolve", "Settle"];
     assert_eq!(commands, every.into());
 }
 
@@ -264,17 +233,11 @@ fn whatever_a_cell_writes_keeps_what_holds_of_every_record() {
             assert!(person, "EFF-7, only a person: {cell:?}");
         }
         let starts = matches!(decision.answer, Answer::Start);
-        assert!(
-            !starts || (!before.in_doubt && !before.is_lapsed(NOW)),
-            "EFF-13: {cell:?}"
-        );
+        assert!(!starts || (!before.in_doubt && !before.is_lapsed(NOW)), "EFF-13: {cell:?}");
         let ambiguous = matches!(before.state, State::Ambiguous { .. });
         let moved = name(after.state) != "AMBIGUOUS";
         let by = matches!(command.command, Command::Resolve(_) | Command::Probed(_));
-        assert!(
-            !(ambiguous && moved) || by,
-            "only a person or a probe: {cell:?}"
-        );
+        assert!(!(ambiguous && moved) || by, "only a person or a probe: {cell:?}");
         assert_eq!(before.first_attempt, after.first_attempt, "EFF-2: {cell:?}");
     });
 }
@@ -283,16 +246,8 @@ fn whatever_a_cell_writes_keeps_what_holds_of_every_record() {
 fn numbers_go_on_from_the_floor_or_the_record_and_the_ceiling_counts_from_the_first() {
     // EFF-6
     let at = |record: Option<Record>, attempt_floor: u64, max_attempts: Option<u64>| {
-        let found = Found {
-            record,
-            now: NOW,
-            attempt_floor,
-            event: None,
-        };
-        let reserve = Reserve {
-            max_attempts,
-            ..ask::reserve("label")
-        };
+        let found = Found { record, now: NOW, attempt_floor, event: None };
+        let reserve = Reserve { max_attempts, ..ask::reserve("label") };
         let decision = decide(&found, &Command::Reserve(reserve), &[]);
         match decision.events.as_slice() {
             [Event::Reserved(event)] => Some(event.attempt),
@@ -305,9 +260,7 @@ fn numbers_go_on_from_the_floor_or_the_record_and_the_ceiling_counts_from_the_fi
     let failed = Record {
         first_attempt: 40,
         attempt: 43,
-        ..cells::record(State::Failed {
-            by: FailedBy::OwnWord,
-        })
+        ..cells::record(State::Failed { by: FailedBy::OwnWord })
     };
     assert_eq!(at(Some(failed.clone()), 99, Some(5)), Some(44));
     assert_eq!(at(Some(failed.clone()), 99, None), Some(44));
@@ -334,18 +287,12 @@ fn told(event: &Event, found: &Found, command: &Command) -> String {
         (Event::Reserved(event), Command::Reserve(asked)) => {
             let last = found.record.as_ref().map(|record| record.attempt);
             assert_eq!(event.attempt, last.unwrap_or(found.attempt_floor) + 1);
-            assert_eq!(
-                (event.lease_expires_at, &event.request),
-                (until, &asked.request)
-            );
+            assert_eq!((event.lease_expires_at, &event.request), (until, &asked.request));
             assert_eq!(event.attempt_id, asked.attempt_id);
             "reserved".to_owned()
         }
         (Event::Began(event), Command::Begin(asked)) => {
-            assert_eq!(
-                (event.lease_expires_at, &event.ran_on),
-                (until, &asked.ran_on)
-            );
+            assert_eq!((event.lease_expires_at, &event.ran_on), (until, &asked.ran_on));
             "began".to_owned()
         }
         (Event::LeaseRenewed(event), Command::Renew { .. }) => {
@@ -379,22 +326,9 @@ fn told(event: &Event, found: &Found, command: &Command) -> String {
             format!("ambiguated: {cause}{reaped}")
         }
         (Event::LateOutcome(event), Command::Settle(asked)) => {
-            let said = (
-                event.attempt,
-                event.reservation_id,
-                event.word,
-                &event.ending,
-            );
+            let said = (event.attempt, event.reservation_id, event.word, &event.ending);
             let holder = asked.holder;
-            assert_eq!(
-                said,
-                (
-                    holder.attempt,
-                    holder.reservation_id,
-                    asked.verdict,
-                    &asked.ending
-                )
-            );
+            assert_eq!(said, (holder.attempt, holder.reservation_id, asked.verdict, &asked.ending));
             let doubt = if event.doubt { " in doubt" } else { "" };
             format!("late_outcome{doubt}")
         }

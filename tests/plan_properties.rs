@@ -92,12 +92,7 @@ fn op() -> impl Strategy<Value = Op> {
     ];
     let at_most = prop::option::weighted(0.1, 1..6_u64);
     let wish = (prop::bool::weighted(0.15), any::<bool>(), at_most, word()).prop_map(
-        |(other_command, rebind, at_most, word)| Wish {
-            other_command,
-            rebind,
-            at_most,
-            word,
-        },
+        |(other_command, rebind, at_most, word)| Wish { other_command, rebind, at_most, word },
     );
     prop_oneof![
         20 => (process.clone(), wish).prop_map(|(by, wish)| Op::Go(by, wish)),
@@ -124,11 +119,7 @@ fn turn() -> impl Strategy<Value = Turn> {
     ];
     let faults = prop::collection::vec(fault, 0..5);
     let meanwhile = prop::option::weighted(0.3, (0..4_usize, op()));
-    (op(), faults, meanwhile).prop_map(|(op, faults, meanwhile)| Turn {
-        op,
-        faults,
-        meanwhile,
-    })
+    (op(), faults, meanwhile).prop_map(|(op, faults, meanwhile)| Turn { op, faults, meanwhile })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,11 +172,7 @@ impl Outside {
             };
             if *when == exchange && by.is_none_or(|by| !op.is_by(by)) {
                 let (op, faults, meanwhile) = (op.clone(), Vec::new(), None);
-                let between = Turn {
-                    op,
-                    faults,
-                    meanwhile,
-                };
+                let between = Turn { op, faults, meanwhile };
                 self.turn(world, &between);
             }
         });
@@ -232,26 +219,16 @@ impl Outside {
                 return None;
             }
             Op::Resolve { happened, stale } => Command::Resolve(Resolve {
-                decision: if happened {
-                    ProbeAnswer::Committed
-                } else {
-                    ProbeAnswer::NotExecuted
-                },
+                decision: if happened { ProbeAnswer::Committed } else { ProbeAnswer::NotExecuted },
                 by: person,
                 reason,
                 looked_at: looked_at(stale),
             }),
-            Op::Reopen { stale } => Command::Reopen {
-                by: person,
-                reason,
-                looked_at: looked_at(stale),
-            },
+            Op::Reopen { stale } => {
+                Command::Reopen { by: person, reason, looked_at: looked_at(stale) }
+            }
             Op::Contend => Command::Contend,
-            Op::Probe {
-                answer,
-                last_word,
-                stale,
-            } => Command::Probed(Probe {
+            Op::Probe { answer, last_word, stale } => Command::Probed(Probe {
                 answer,
                 by: "reconcile:ledger".to_owned(),
                 reconcile_final: last_word,
@@ -289,8 +266,7 @@ impl Outside {
                     None => {
                         self.outcomes += 1;
                         let outcome = outcome_id(self.outcomes);
-                        self.spool
-                            .push((begin.holder, outcome, Verdict::NeverStarted));
+                        self.spool.push((begin.holder, outcome, Verdict::NeverStarted));
                     }
                 }
             }
@@ -311,9 +287,7 @@ impl Outside {
                             "an outcome settled"
                         });
                     }
-                    None => self
-                        .spool
-                        .push((settle.holder, settle.outcome_id, settle.verdict)),
+                    None => self.spool.push((settle.holder, settle.outcome_id, settle.verdict)),
                 }
             }
             Command::Renew { .. }
@@ -333,10 +307,7 @@ impl Outside {
         else {
             return;
         };
-        let holder = Holder {
-            attempt: record.attempt,
-            reservation_id: record.reservation_id,
-        };
+        let holder = Holder { attempt: record.attempt, reservation_id: record.reservation_id };
         let held = |process: &Process| match process {
             Process::Idle => false,
             Process::Reserved(other) | Process::Running(other) => *other == holder,
@@ -362,11 +333,7 @@ impl Outside {
         assert!(own_end <= ours(lease_expires_at), "EXE-8: {answered:?}");
         let shown = idempotency_key(&key(), record.proven_failures);
         let twice = self.started.insert(record.attempt, shown);
-        assert_eq!(
-            twice, None,
-            "a second execution of attempt {}",
-            record.attempt
-        );
+        assert_eq!(twice, None, "a second execution of attempt {}", record.attempt);
         self.saw("a start");
         if self.started.len() > 1 {
             self.saw("a start after another");

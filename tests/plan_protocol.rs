@@ -24,18 +24,11 @@ use stepping::*;
 const LATER: Timestamp = Timestamp(NOW.0 + 60_000_000);
 
 fn lapsed(record: Record) -> Found {
-    Found {
-        now: LATER,
-        ..found(Some(record))
-    }
+    Found { now: LATER, ..found(Some(record)) }
 }
 
 fn ambiguous() -> Record {
-    let lapse = Event::Ambiguated(Ambiguated {
-        cause: Cause::Lapsed,
-        reaped: false,
-        ending: None,
-    });
+    let lapse = Event::Ambiguated(Ambiguated { cause: Cause::Lapsed, reaped: false, ending: None });
     after(Some(executing()), lapse, write_id(0xdead))
 }
 
@@ -51,10 +44,7 @@ fn a_command_loads_decides_appends_and_is_answered_once_that_landed() {
     // CMT-1, CMT-4, HIS-4
     let mut machine = Machine::new(reserving());
     assert_eq!(load(machine.step(Input::Start)), Ask::Nothing);
-    let new = Found {
-        attempt_floor: 41,
-        ..found(None)
-    };
+    let new = Found { attempt_floor: 41, ..found(None) };
     let written = append(machine.loaded(new));
     assert_eq!((written.found.as_ref(), written.attempt_floor), (None, 41));
     assert_eq!(written.next.write_id, write_id(0x1001));
@@ -77,10 +67,7 @@ fn the_events_of_one_append_fold_into_its_row_and_bear_its_write_id() {
     assert_eq!(kinds, ["late_outcome", "ambiguated"]);
     for (row, n) in written.history.iter().zip(1..) {
         assert_eq!(row.revision, revision + n);
-        assert_eq!(
-            (row.write_id, row.recorded_at),
-            (written.next.write_id, LATER)
-        );
+        assert_eq!((row.write_id, row.recorded_at), (written.next.write_id, LATER));
         assert_eq!(row.outcome_id, Some(outcome_id(1)));
         folded = evolve(&key(), folded, row).ok();
     }
@@ -120,39 +107,26 @@ fn a_refusal_that_writes_is_told_only_after_the_write_ended() {
     let mut machine = Machine::new(reserving());
     machine.up_to_append(lapsed(executing()));
     let denied = End::NotCommitted(why(Reason::Denied));
-    assert_eq!(
-        could_not(machine.step(Input::Ended(denied))),
-        Reason::Denied
-    );
+    assert_eq!(could_not(machine.step(Input::Ended(denied))), Reason::Denied);
 }
 
 #[test]
 fn each_command_asks_for_the_event_that_it_must_know() {
     // CMT-1, EFF-13, EFF-15, EFF-18 to EFF-20
     let holder = holder(&executing());
-    let reopen = Command::Reopen {
-        by: String::new(),
-        reason: String::new(),
-        looked_at: 1,
-    };
+    let reopen = Command::Reopen { by: String::new(), reason: String::new(), looked_at: 1 };
     let probed = Command::Probed(Probe {
         answer: ProbeAnswer::NotExecuted,
         by: String::new(),
         reconcile_final: false,
         looked_at: 1,
     });
-    let renew = Command::Renew {
-        holder,
-        lease: LEASE,
-    };
+    let renew = Command::Renew { holder, lease: LEASE };
     for (command, ask) in [
         (reserving(), Ask::Nothing),
         (begin(holder), Ask::Began(1)),
         (renew, Ask::Nothing),
-        (
-            settle(holder, outcome_id(7), Verdict::Failed),
-            Ask::Outcome(outcome_id(7)),
-        ),
+        (settle(holder, outcome_id(7), Verdict::Failed), Ask::Outcome(outcome_id(7))),
         (not_executed(1), Ask::LastChange),
         (reopen, Ask::LastChange),
         (Command::Contend, Ask::Nothing),
@@ -180,10 +154,7 @@ fn an_expectation_that_fails_is_told_before_anything_is_written_a_lapse_included
             None => found(None),
         };
         let conflict = Conflict { expected, actual };
-        assert_eq!(
-            refusal(machine.loaded(there)),
-            Refusal::Expectation(conflict)
-        );
+        assert_eq!(refusal(machine.loaded(there)), Refusal::Expectation(conflict));
     }
     for (expected, there) in [
         (StreamState::NoStream, found(None)),
@@ -203,10 +174,7 @@ fn a_lost_race_under_any_or_exists_decides_again_on_what_is_there_now() {
         pause(machine.refused());
         load(machine.step(Input::Paused));
         let again = run(Some(failed()), reserving());
-        assert_eq!(
-            refusal(machine.loaded(found(Some(again)))),
-            Refusal::InProgress
-        );
+        assert_eq!(refusal(machine.loaded(found(Some(again)))), Refusal::InProgress);
         // Or it may go on, with a row and a `write_id` of its own (CMT-4).
         let mut machine = Machine::held_to(reserving(), expect);
         machine.up_to_append(found(Some(failed())));
@@ -267,12 +235,7 @@ fn what_was_not_committed_is_the_very_same_append_again() {
 
 #[test]
 fn what_cannot_pass_is_not_tried_again() {
-    for reason in [
-        Reason::Denied,
-        Reason::Missing,
-        Reason::Unfit,
-        Reason::Damaged,
-    ] {
+    for reason in [Reason::Denied, Reason::Missing, Reason::Unfit, Reason::Damaged] {
         let mut machine = Machine::new(reserving());
         machine.up_to_append(found(None));
         let end = Input::Ended(End::NotCommitted(why(reason)));
@@ -321,12 +284,7 @@ fn outputs_travel_with_the_settle_and_never_under_another_holders_number() {
     let kept = Kept {
         attempt: 1,
         stream: Stream::Stdout,
-        captured: Captured {
-            head: b"paid".to_vec(),
-            tail: Vec::new(),
-            bytes: 4,
-            whole: true,
-        },
+        captured: Captured { head: b"paid".to_vec(), tail: Vec::new(), bytes: 4, whole: true },
     };
     let record = executing();
     let ours = holder(&record);
@@ -336,10 +294,7 @@ fn outputs_travel_with_the_settle_and_never_under_another_holders_number() {
         let command = settle(holder, outcome_id(1), Verdict::Committed);
         let mut machine = Machine::new(command);
         machine.handle = machine.handle.with_outputs(vec![kept.clone()]);
-        assert_eq!(
-            machine.up_to_append(found(Some(record.clone()))).outputs,
-            outputs
-        );
+        assert_eq!(machine.up_to_append(found(Some(record.clone()))).outputs, outputs);
     }
 }
 
@@ -362,11 +317,7 @@ fn phases() -> Vec<(&'static str, Machine, &'static str)> {
             }),
             "paused",
         ),
-        (
-            "appending",
-            at(&|m| drop(m.up_to_append(found(None)))),
-            "ended",
-        ),
+        ("appending", at(&|m| drop(m.up_to_append(found(None)))), "ended"),
         (
             "waiting to append",
             at(&|m| {
@@ -375,11 +326,7 @@ fn phases() -> Vec<(&'static str, Machine, &'static str)> {
             }),
             "paused",
         ),
-        (
-            "settling",
-            at(&|m| drop(m.up_to_reread(found(None)))),
-            "reread",
-        ),
+        ("settling", at(&|m| drop(m.up_to_reread(found(None)))), "reread"),
         (
             "waiting to settle",
             at(&|m| {
@@ -406,9 +353,7 @@ fn an_answer_to_a_step_that_was_not_asked_for_ends_in_a_refusal() {
     let inputs: [Answered; 8] = [
         ("start", || Input::Start),
         ("loaded", || Input::Loaded(Ok(found(None)), write_id(5))),
-        ("loaded", || {
-            Input::Loaded(Err(why(Reason::Busy)), write_id(5))
-        }),
+        ("loaded", || Input::Loaded(Err(why(Reason::Busy)), write_id(5))),
         ("ended", || Input::Ended(End::Landed)),
         ("ended", || Input::Ended(End::Refused)),
         ("ended", || Input::Ended(End::Unknown(why(Reason::Busy)))),
@@ -421,17 +366,9 @@ fn an_answer_to_a_step_that_was_not_asked_for_ends_in_a_refusal() {
             if name == waits_for {
                 continue;
             }
-            assert_eq!(
-                unknown(machine.step(input())),
-                Reason::Damaged,
-                "{phase}, {name}"
-            );
+            assert_eq!(unknown(machine.step(input())), Reason::Damaged, "{phase}, {name}");
             // And there is no way back from there.
-            assert_eq!(
-                unknown(machine.landed()),
-                Reason::Damaged,
-                "{phase}, {name}"
-            );
+            assert_eq!(unknown(machine.landed()), Reason::Damaged, "{phase}, {name}");
             wrong += 1;
         }
     }

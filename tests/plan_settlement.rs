@@ -27,18 +27,12 @@ fn moved_on(written: &Append, events: &[Event]) -> Found {
     for event in events {
         record = after(Some(record), event.clone(), write_id(0xeeee));
     }
-    Found {
-        event: written.history.first().cloned(),
-        ..found(Some(record))
-    }
+    Found { event: written.history.first().cloned(), ..found(Some(record)) }
 }
 
 /// A re-read that finds the row as it was loaded, or none where there was none.
 fn unchanged(written: &Append) -> Found {
-    Found {
-        now: LATER,
-        ..found(written.found.clone())
-    }
+    Found { now: LATER, ..found(written.found.clone()) }
 }
 
 #[test]
@@ -57,11 +51,7 @@ fn exactly_our_row_has_landed() {
         let mut machine = Machine::new(command);
         let (written, _) = machine.up_to_reread(there);
         let done = answered(machine.reread(moved_on(&written, &[])));
-        assert_eq!(
-            (done.answer, done.record),
-            (answer, Some(written.next)),
-            "{name}"
-        );
+        assert_eq!((done.answer, done.record), (answer, Some(written.next)), "{name}");
         // The columns alone are proof enough.
         let (_, command, there, answer) = every_write().find(|w| w.0 == name).expect("itself");
         let mut machine = Machine::new(command);
@@ -125,11 +115,7 @@ fn a_grant_that_landed_and_was_taken_away_since_is_refused() {
     let mut refusals = Vec::new();
     taken(&mut refusals, &[lapse()]);
     assert_eq!(refusals.len(), 3);
-    assert!(
-        refusals
-            .iter()
-            .all(|(_, refusal)| *refusal == Refusal::Ambiguous)
-    );
+    assert!(refusals.iter().all(|(_, refusal)| *refusal == Refusal::Ambiguous));
 }
 
 #[test]
@@ -141,11 +127,7 @@ fn what_did_not_land_is_the_very_same_append_once_more() {
         let second = append(machine.reread(unchanged(&written)));
         assert_eq!(second, written, "{name}");
         let done = answered(machine.landed());
-        assert_eq!(
-            (done.answer, done.record),
-            (answer, Some(written.next)),
-            "{name}"
-        );
+        assert_eq!((done.answer, done.record), (answer, Some(written.next)), "{name}");
     }
 }
 
@@ -232,10 +214,7 @@ fn a_row_that_is_there_and_was_not_matched_is_an_integrity_error_and_nothing_run
 #[test]
 fn a_floor_that_moved_is_the_planners_and_no_integrity_error() {
     // CMT-2, CMT-10, CMT-11: the INSERT holds at the floor that was loaded alone.
-    let raised = || Found {
-        attempt_floor: 7,
-        ..found(None)
-    };
+    let raised = || Found { attempt_floor: 7, ..found(None) };
     for second_try in [false, true] {
         let mut machine = Machine::new(reserving());
         let (written, _) = machine.up_to_reread(found(None));
@@ -251,10 +230,7 @@ fn a_floor_that_moved_is_the_planners_and_no_integrity_error() {
     // An UPDATE does not depend on it.
     let mut machine = Machine::new(reserving());
     let (written, _) = machine.up_to_reread(found(Some(failed())));
-    let raised = Found {
-        attempt_floor: 7,
-        ..unchanged(&written)
-    };
+    let raised = Found { attempt_floor: 7, ..unchanged(&written) };
     assert_eq!(append(machine.reread(raised)), written);
 }
 
@@ -268,11 +244,7 @@ fn an_unknown_append_stays_unknown_whatever_a_later_try_says() {
         // A lock time-out: the old back end still holds the key. Only a re-read tells.
         pause(machine.not_committed());
         reread(machine.step(Input::Paused));
-        assert_eq!(
-            append(machine.reread(unchanged(&written))),
-            written,
-            "{name}"
-        );
+        assert_eq!(append(machine.reread(unchanged(&written))), written, "{name}");
         pause(machine.not_committed());
         reread(machine.step(Input::Paused));
         let done = answered(machine.reread(found(Some(written.next))));
@@ -331,16 +303,10 @@ fn a_row_with_our_attempt_id_and_number_is_another_processs_and_is_not_run() {
     // CMT-9, T155c: another reserved with the very same label at the very same instant.
     let mut machine = Machine::new(reserving());
     let (written, _) = machine.up_to_reread(found(None));
-    let theirs = Record {
-        write_id: write_id(0xbad),
-        reservation_id: write_id(0xbad),
-        ..written.next
-    };
+    let theirs =
+        Record { write_id: write_id(0xbad), reservation_id: write_id(0xbad), ..written.next };
     let there = Found {
-        event: Some(HistoryRow {
-            write_id: write_id(0xbad),
-            ..written.history[0].clone()
-        }),
+        event: Some(HistoryRow { write_id: write_id(0xbad), ..written.history[0].clone() }),
         ..found(Some(theirs))
     };
     load(machine.reread(there.clone()));
@@ -356,9 +322,7 @@ fn a_row_that_differs_in_any_column_is_not_ours() {
         ("write_id", |r| r.write_id = write_id(0xbad)),
         ("reservation_id", |r| r.reservation_id = write_id(0xbad)),
         ("state", |r| {
-            r.state = State::Reserved {
-                lease_expires_at: NOW,
-            };
+            r.state = State::Reserved { lease_expires_at: NOW };
         }),
         ("first_attempt", |r| r.first_attempt += 1),
         ("attempt", |r| r.attempt += 1),
@@ -400,10 +364,7 @@ fn our_write_id_at_another_revision_of_the_row_alone_proves_nothing() {
         event: Event::Probed(Probed { answer, by }),
         ..written.history[0].clone()
     };
-    let there = Found {
-        event: Some(stranger),
-        ..found(Some(ambiguous()))
-    };
+    let there = Found { event: Some(stranger), ..found(Some(ambiguous())) };
     load(machine.reread(there));
     // The planner keeps the known outcome, late.
     let late = append(machine.loaded(found(Some(ambiguous()))));
@@ -417,10 +378,9 @@ fn our_own_landing_is_no_conflict_with_what_was_expected_but_what_came_of_it_is(
     let resolved = [lapse(), freed(2)];
     let (expected, actual) = (StreamState::NoStream, Some(3));
     let conflict = Refusal::Expectation(Conflict { expected, actual });
-    for (events, answer) in [
-        (&[note()][..], Answer::Granted),
-        (&resolved[..], Answer::Refused(conflict)),
-    ] {
+    for (events, answer) in
+        [(&[note()][..], Answer::Granted), (&resolved[..], Answer::Refused(conflict))]
+    {
         let mut machine = Machine::held_to(reserving(), expected);
         let (written, _) = machine.up_to_reread(found(None));
         let moved = moved_on(&written, events);
@@ -440,10 +400,7 @@ fn nothing_was_written_is_not_said_while_an_append_of_ours_may_stand() {
     // Under another floor it may have landed and been forgotten.
     let mut machine = Machine::new(reserving());
     machine.up_to_reread(found(None));
-    load(machine.reread(Found {
-        attempt_floor: 7,
-        ..found(None)
-    }));
+    load(machine.reread(Found { attempt_floor: 7, ..found(None) }));
     assert_eq!(unknown(machine.step(cannot())), Reason::Denied);
     // Where somebody else's row stands it can no longer land.
     let mut machine = Machine::new(reserving());
@@ -460,19 +417,13 @@ fn a_reserve_that_lost_to_its_own_late_landing_is_granted_it() {
     let before = machine.now();
     let first = append(machine.loaded(found(None)));
     reread(machine.unknown());
-    let raised = Found {
-        attempt_floor: 7,
-        ..found(None)
-    };
+    let raised = Found { attempt_floor: 7, ..found(None) };
     load(machine.reread(raised.clone()));
     append(machine.loaded(raised));
     pause(machine.refused());
     load(machine.step(Input::Paused));
     let done = answered(machine.loaded(found(Some(first.next.clone()))));
-    assert_eq!(
-        (done.answer, done.record),
-        (Answer::Granted, Some(first.next))
-    );
+    assert_eq!((done.answer, done.record), (Answer::Granted, Some(first.next)));
     assert_eq!(done.read_at, before);
 }
 
@@ -492,9 +443,6 @@ fn a_settle_that_was_delivered_by_another_is_done() {
         recorded_at: NOW,
         event: note(),
     };
-    let there = Found {
-        event: Some(told),
-        ..found(Some(delivered))
-    };
+    let there = Found { event: Some(told), ..found(Some(delivered)) };
     assert_eq!(answered(machine.loaded(there)).answer, Answer::Delivered);
 }

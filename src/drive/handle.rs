@@ -49,7 +49,7 @@ pub fn drive(store: &dyn Store, machine: &mut Handle) -> Done {
     loop {
         let step = machine.step(input, host::now());
         match perform(store, machine.key(), step) {
-            Performed::Answer(answer) => input = answer,
+            Performed::Answer(answer) => input = *answer,
             Performed::Over(done) => return done,
         }
     }
@@ -59,14 +59,14 @@ pub fn drive(store: &dyn Store, machine: &mut Handle) -> Done {
 #[derive(Debug)]
 pub enum Performed {
     /// The answer that the machine waits for.
-    Answer(Input),
+    Answer(Box<Input>),
     /// It was the last.
     Over(Done),
 }
 
 /// Performs one step of a machine on `key`.
 pub fn perform(store: &dyn Store, key: &Key, step: Step) -> Performed {
-    Performed::Answer(match step {
+    Performed::Answer(Box::new(match step {
         Step::Load { ask, within } => Input::Loaded(store.load(key, ask, within), host::write_id()),
         Step::Append { append, within } => Input::Ended(store.append(&append, within)),
         Step::Reread { ask, within } => Input::Reread(store.reread(key, ask, within)),
@@ -75,5 +75,5 @@ pub fn perform(store: &dyn Store, key: &Key, step: Step) -> Performed {
             Input::Paused
         }
         Step::Done(done) => return Performed::Over(done),
-    })
+    }))
 }

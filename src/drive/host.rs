@@ -27,10 +27,7 @@ pub fn now() -> Moment {
 #[must_use]
 pub fn draw() -> Uuid {
     let mut bytes = [0; 16];
-    #[expect(
-        clippy::expect_used,
-        reason = "no identity can be drawn without the kernel's help"
-    )]
+    #[expect(clippy::expect_used, reason = "no identity can be drawn without the kernel's help")]
     getrandom::fill(&mut bytes).expect("the kernel's random source answers");
     Builder::from_random_bytes(bytes).into_uuid()
 }

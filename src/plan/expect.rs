@@ -36,14 +36,7 @@ impl StreamState {
             Self::StreamExists => found.is_some(),
             Self::Revision(expected) => found == Some(expected),
         };
-        if holds {
-            Ok(())
-        } else {
-            Err(Conflict {
-                expected: self,
-                actual: found,
-            })
-        }
+        if holds { Ok(()) } else { Err(Conflict { expected: self, actual: found }) }
     }
 
     /// Whether a write that lost to another may look again and decide anew. `NoStream` and
@@ -85,13 +78,7 @@ mod tests {
     #[test]
     fn a_conflict_tells_expected_and_actual() {
         let conflict = StreamState::Revision(3).check(Some(5));
-        assert_eq!(
-            conflict,
-            Err(Conflict {
-                expected: StreamState::Revision(3),
-                actual: Some(5)
-            })
-        );
+        assert_eq!(conflict, Err(Conflict { expected: StreamState::Revision(3), actual: Some(5) }));
     }
 
     #[test]

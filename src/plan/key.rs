@@ -107,10 +107,7 @@ pub fn check_hygiene(text: &str) -> Result<(), BadKey> {
             "null" | "undefined" => format!("{part:?}"),
             _ => continue,
         };
-        return Err(BadKey::Part {
-            position: index + 1,
-            what,
-        });
+        return Err(BadKey::Part { position: index + 1, what });
     }
     match unexpanded(text) {
         Some(found) => Err(BadKey::Unexpanded(found.to_owned())),
@@ -220,9 +217,8 @@ impl<'de> Deserialize<'de> for Fingerprint {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let parse = || {
-            let hex = text
-                .strip_prefix("sha256:")
-                .filter(|hex| hex.len() == 64 && hex.is_ascii())?;
+            let hex =
+                text.strip_prefix("sha256:").filter(|hex| hex.len() == 64 && hex.is_ascii())?;
             let mut bytes = [0; 32];
             for (at, byte) in bytes.iter_mut().enumerate() {
                 *byte = u8::from_str_radix(hex.get(at * 2..at * 2 + 2)?, 16).ok()?;
@@ -263,17 +259,9 @@ mod tests {
     #[test]
     fn bytes_decide_what_is_a_key() {
         // KEY-1, and case 51: what differs in bytes is another key, what cannot be one is refused.
-        for good in [
-            "a",
-            "K",
-            "k",
-            "refund:txn_1",
-            "it's \"quoted\"",
-            "-x",
-            "a b",
-            "e\u{301}",
-            "\u{e9}",
-        ] {
+        for good in
+            ["a", "K", "k", "refund:txn_1", "it's \"quoted\"", "-x", "a b", "e\u{301}", "\u{e9}"]
+        {
             assert_eq!(Key::new(good).unwrap().as_str(), good);
         }
         assert_ne!(Key::new("e\u{301}").unwrap(), Key::new("\u{e9}").unwrap());
@@ -299,17 +287,9 @@ mod tests {
         assert_eq!(part("refund:null"), 2);
         assert_eq!(part("a::b"), 2);
         assert_eq!(part("a:b:undefined"), 3);
-        for fine in [
-            "refund:txn_1",
-            "nullable:x",
-            "a:NULL",
-            "cost:$5",
-            "a:{",
-            "a:{}",
-            "a:{1}",
-            "$",
-            "a:}{",
-        ] {
+        for fine in
+            ["refund:txn_1", "nullable:x", "a:NULL", "cost:$5", "a:{", "a:{}", "a:{1}", "$", "a:}{"]
+        {
             assert_eq!(check_hygiene(fine), Ok(()), "{fine}");
         }
     }
@@ -324,10 +304,7 @@ mod tests {
             ("refund:{payment_id}", "{payment_id}"),
             ("\u{e9}{x}", "{x}"),
         ] {
-            assert_eq!(
-                check_hygiene(text),
-                Err(BadKey::Unexpanded(found.to_owned()))
-            );
+            assert_eq!(check_hygiene(text), Err(BadKey::Unexpanded(found.to_owned())));
         }
     }
 
@@ -346,10 +323,7 @@ mod tests {
         let at = 1_796_033_700;
         let suffixes = [Period::Hour, Period::Day, Period::Week, Period::Month]
             .map(|period| period.suffix(at).unwrap());
-        assert_eq!(
-            suffixes,
-            ["@2026-11-30T10Z", "@2026-11-30", "@2026-W49", "@2026-11"]
-        );
+        assert_eq!(suffixes, ["@2026-11-30T10Z", "@2026-11-30", "@2026-W49", "@2026-11"]);
         // The last days of a year may be in the first week of the next: 2024-12-30
         assert_eq!(Period::Week.suffix(1_735_516_800).unwrap(), "@2025-W01");
     }
@@ -381,10 +355,7 @@ mod tests {
         assert_eq!(fingerprint.0, digest);
         let json = serde_json::to_string(&fingerprint).unwrap();
         assert!(json.starts_with("\"sha256:") && json.len() == 73);
-        assert_eq!(
-            serde_json::from_str::<Fingerprint>(&json).unwrap(),
-            fingerprint
-        );
+        assert_eq!(serde_json::from_str::<Fingerprint>(&json).unwrap(), fingerprint);
         assert!(serde_json::from_str::<Fingerprint>("\"sha256:00\"").is_err());
     }
 
@@ -393,10 +364,7 @@ mod tests {
         // KEY-7
         let key = Key::new("refund:txn_1").unwrap();
         let id = idempotency_key(&key, 0);
-        assert_eq!(
-            (id.get_version_num(), id.get_variant()),
-            (8, uuid::Variant::RFC4122)
-        );
+        assert_eq!((id.get_version_num(), id.get_variant()), (8, uuid::Variant::RFC4122));
         assert_eq!(id, idempotency_key(&key, 0));
         assert_ne!(id, idempotency_key(&key, 1));
         assert_ne!(id, idempotency_key(&Key::new("refund:txn_2").unwrap(), 0));

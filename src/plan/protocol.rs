@@ -17,8 +17,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::effect::{
-    Answer, BadStart, Command, Decision, Event, HistoryRow, OutcomeId, Record, Refusal, State,
-    WriteId, decide, evolve,
+    Answer, BadStart, Command, Decision, Event, HistoryRow, Holder, OutcomeId, Record, Refusal,
+    State, WriteId, decide, evolve,
 };
 use super::expect::{Conflict, StreamState};
 use super::key::Key;
@@ -64,11 +64,13 @@ impl Found {
 }
 
 /// A child's stream as it is kept: its beginning, its end, and how much there was.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Captured {
     /// The first bytes.
+    #[serde(with = "super::bytes")]
     pub head: Vec<u8>,
     /// The last bytes, where something between was dropped.
+    #[serde(with = "super::bytes")]
     pub tail: Vec<u8>,
     /// All that the child wrote.
     pub bytes: u64,
@@ -90,7 +92,7 @@ pub enum Stream {
 
 /// One output to be kept, written in the transaction of the event that it belongs to. It replaces
 /// what the same stream of the same attempt had.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     /// The attempt whose output it is.
     pub attempt: u64,
@@ -254,6 +256,7 @@ pub struct Handle {
     outputs: Vec<Kept>,
     /// The `write_id`s of this command's appends whose end was unknown at some time.
     maybe_written: Vec<WriteId>,
+    unknown_reservation: Option<Holder>,
     read_at: Moment,
     phase: Phase,
     /// What is known of appends of ours whose answer did not come.
@@ -307,6 +310,7 @@ impl Handle {
             budget,
             outputs: Vec::new(),
             maybe_written: Vec::new(),
+            unknown_reservation: None,
             read_at: Moment(0),
             phase: Phase::Fresh,
             unseen: None,
@@ -324,6 +328,15 @@ impl Handle {
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
+    }
+
+    /// The reservation that this command may have made without seeing it land.
+    ///
+    /// Only an append that reserved counts: the row of a lapse that this command noticed carries the
+    /// reservation of **another** holder, whose child may be running.
+    #[must_use]
+    pub fn unknown_reservation(&self) -> Option<Holder> {
+        self.unknown_reservation
     }
 
     /// Takes an answer and names the next step. `at` is our own clock, read after the answer came
@@ -371,10 +384,7 @@ impl Handle {
         // Taken before the load, so that a lease computed from the load's `now` is never counted
         // longer than the store counts it (EXE own lease).
         self.read_at = at;
-        Step::Load {
-            ask: self.ask(),
-            within: self.budget.exchange(at),
-        }
+        Step::Load { ask: self.ask(), within: self.budget.exchange(at) }
     }
 
     fn ask(&self) -> Ask {
@@ -426,11 +436,7 @@ impl Handle {
             Ok(append) => append,
             Err(BadStart(_)) => {
                 let message = format!("internal: no history of {} can begin so", self.key);
-                return self.could_not(CouldNot {
-                    reason: Reason::Damaged,
-                    message,
-                    hint: None,
-                });
+                return self.could_not(CouldNot { reason: Reason::Damaged, message, hint: None });
             }
         };
         let pending = Pending {
@@ -526,11 +532,7 @@ impl Handle {
             | Command::Contend
             | Command::Probed(_) => false,
         };
-        let outputs = if stranger {
-            Vec::new()
-        } else {
-            self.outputs.clone()
-        };
+        let outputs = if stranger { Vec::new() } else { self.outputs.clone() };
         Ok(Box::new(Append {
             found: found.record,
             next,
@@ -541,10 +543,8 @@ impl Handle {
     }
 
     fn try_append(&mut self, pending: Pending, at: Moment) -> Step {
-        let step = Step::Append {
-            append: pending.append.clone(),
-            within: self.budget.exchange(at),
-        };
+        let step =
+            Step::Append { append: pending.append.clone(), within: self.budget.exchange(at) };
         self.phase = Phase::Appending(pending);
         step
     }
@@ -575,11 +575,14 @@ impl Handle {
             End::Unknown(error) if pending.tried_again => unknown(pending.unknown.unwrap_or(error)),
             End::Unknown(error) => {
                 self.maybe_written.push(pending.append.next.write_id);
+                let next = &pending.append.next;
+                if next.reservation_id == next.write_id {
+                    let (attempt, reservation_id) = (next.attempt, next.reservation_id);
+                    self.unknown_reservation = Some(Holder { attempt, reservation_id });
+                }
                 pending.unknown = Some(error);
-                let unseen = self.unseen.get_or_insert(Unseen {
-                    read_at: self.read_at,
-                    may_stand: 0,
-                });
+                let unseen =
+                    self.unseen.get_or_insert(Unseen { read_at: self.read_at, may_stand: 0 });
                 unseen.may_stand += 1;
                 self.reread(pending, at)
             }
@@ -604,10 +607,7 @@ impl Handle {
         // our append landed.
         let ask = Ask::Revision(pending.append.history.first().map_or(0, |row| row.revision));
         self.phase = Phase::Settling(pending);
-        Step::Reread {
-            ask,
-            within: self.budget.exchange(at),
-        }
+        Step::Reread { ask, within: self.budget.exchange(at) }
     }
 
     /// What the re-read proves (CMT settlement table).
@@ -616,10 +616,8 @@ impl Handle {
         if found.record.as_ref() == Some(&append.next) {
             return self.landed(pending);
         }
-        let in_history = found
-            .event
-            .as_ref()
-            .is_some_and(|row| row.write_id == append.next.write_id);
+        let in_history =
+            found.event.as_ref().is_some_and(|row| row.write_id == append.next.write_id);
         if in_history {
             if done_once_landed(&append.history) {
                 // It landed, and the record moved on: that is the others' business (T164).
@@ -671,12 +669,7 @@ impl Handle {
 
     fn answered(&mut self, answer: Answer, record: Option<Record>, now: Timestamp) -> Step {
         let read_at = self.read_at;
-        Step::Done(Done::Answered(Box::new(Answered {
-            answer,
-            record,
-            now,
-            read_at,
-        })))
+        Step::Done(Done::Answered(Box::new(Answered { answer, record, now, read_at })))
     }
 }
 

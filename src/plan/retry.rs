@@ -17,11 +17,7 @@ impl Budget {
     /// At most `tries` further tries, none after `deadline`, no exchange longer than `exchange_max`.
     #[must_use]
     pub fn new(tries: u32, deadline: Moment, exchange_max: Duration) -> Self {
-        Self {
-            tries,
-            deadline,
-            exchange_max,
-        }
+        Self { tries, deadline, exchange_max }
     }
 
     /// Takes one try; false if there is none left or the deadline has passed.
@@ -59,10 +55,7 @@ impl Schedule {
     /// `first`, then twice that, and so on up to `cap`.
     #[must_use]
     pub fn exponential(first: Duration, cap: Duration) -> Self {
-        Self {
-            next: first.min(cap),
-            cap,
-        }
+        Self { next: first.min(cap), cap }
     }
 
     /// The one for effects and operators' commands: 4 ms to 250 ms.

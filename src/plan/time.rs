@@ -34,10 +34,7 @@ impl Moment {
     /// This moment, later by `by`.
     #[must_use]
     pub fn plus(self, by: Duration) -> Self {
-        Self(
-            self.0
-                .saturating_add(u64::try_from(by.as_micros()).unwrap_or(u64::MAX)),
-        )
+        Self(self.0.saturating_add(u64::try_from(by.as_micros()).unwrap_or(u64::MAX)))
     }
 
     /// How long it is from `now` until this moment; zero once it has passed.

@@ -10,6 +10,8 @@ pub enum Exit {
     Code(i32),
     /// By this signal.
     Signal(i32),
+    /// It is gone, and nobody saw how.
+    Unseen,
 }
 
 /// All that was seen of a child's end.
@@ -51,19 +53,13 @@ impl Said {
     /// Nothing was said.
     #[must_use]
     pub fn nothing() -> Self {
-        Self {
-            statement: Statement::Nothing,
-            notes: Vec::new(),
-        }
+        Self { statement: Statement::Nothing, notes: Vec::new() }
     }
 
     /// The file could not be read, or was gone: why.
     #[must_use]
     pub fn unreadable(why: impl Into<String>) -> Self {
-        Self {
-            statement: Statement::Unreadable(why.into()),
-            notes: Vec::new(),
-        }
+        Self { statement: Statement::Unreadable(why.into()), notes: Vec::new() }
     }
 
     /// Reads an outcome file's bytes (EXE-5).
@@ -117,24 +113,12 @@ pub struct NotExecuted(BTreeSet<i32>);
 /// that nothing happened they prove nothing (EXE-6).
 const BORROWED: [(i32, &str); 7] = [
     (124, "`timeout` exits so after killing a command that ran"),
-    (
-        126,
-        "a shell inside the command exits so when a later step cannot be started",
-    ),
-    (
-        127,
-        "a shell inside the command exits so when a later step is not found",
-    ),
-    (
-        130,
-        "a shell exits so after a step that ran was interrupted",
-    ),
+    (126, "a shell inside the command exits so when a later step cannot be started"),
+    (127, "a shell inside the command exits so when a later step is not found"),
+    (130, "a shell exits so after a step that ran was interrupted"),
     (137, "a shell exits so after a step that ran was killed"),
     (143, "a shell exits so after a step that ran was terminated"),
-    (
-        255,
-        "`ssh` exits so also when the connection breaks after the remote command ran",
-    ),
+    (255, "`ssh` exits so also when the connection breaks after the remote command ran"),
 ];
 
 impl NotExecuted {
@@ -153,10 +137,7 @@ impl NotExecuted {
                 "{word:?} is no exit code; give codes from 1 to 255 (\"6,11\"), or \"nonzero\" for 1 to 123"
             )),
         };
-        text.split(',')
-            .map(code)
-            .collect::<Result<_, _>>()
-            .map(Self)
+        text.split(',').map(code).collect::<Result<_, _>>().map(Self)
     }
 
     /// Whether `code` is declared.
@@ -174,10 +155,7 @@ impl NotExecuted {
     /// The declared codes that prove nothing, with the reason.
     #[must_use]
     pub fn borrowed(&self) -> Vec<(i32, &'static str)> {
-        BORROWED
-            .into_iter()
-            .filter(|(code, _)| self.has(*code))
-            .collect()
+        BORROWED.into_iter().filter(|(code, _)| self.has(*code)).collect()
     }
 }
 
@@ -186,18 +164,16 @@ impl NotExecuted {
 pub fn verdict(end: &ChildEnd, declared: &NotExecuted) -> (Verdict, Ending) {
     let is_declared = match end.exit {
         Exit::Code(code) => declared.has(code),
-        Exit::Signal(_) => false,
+        Exit::Signal(_) | Exit::Unseen => false,
     };
-    let ambiguous = |cause| Verdict::Ambiguous {
-        cause,
-        reaped: !end.timed_out && !end.descendants_left,
-    };
+    let ambiguous =
+        |cause| Verdict::Ambiguous { cause, reaped: !end.timed_out && !end.descendants_left };
     let by_exit = if end.timed_out {
         Cause::Timeout
     } else {
         match end.exit {
             Exit::Signal(_) => Cause::Signal,
-            Exit::Code(_) => Cause::Exit,
+            Exit::Code(_) | Exit::Unseen => Cause::Exit,
         }
     };
     let succeeded = end.exit == Exit::Code(0);
@@ -208,11 +184,10 @@ pub fn verdict(end: &ChildEnd, declared: &NotExecuted) -> (Verdict, Ending) {
             Some("it said committed, and its code is declared as not executed".to_owned()),
         ),
         Statement::Committed => (Verdict::Committed, Some("it said committed".to_owned())),
-        Statement::NotExecuted if succeeded && !end.timed_out => (
-            ambiguous(Cause::Contradiction),
-            Some("it said not-executed, and exited 0".to_owned()),
-        ),
-        Statement::NotExecuted if by_exit == Cause::Exit => {
+        Statement::NotExecuted if succeeded && !end.timed_out => {
+            (ambiguous(Cause::Contradiction), Some("it said not-executed, and exited 0".to_owned()))
+        }
+        Statement::NotExecuted if by_exit == Cause::Exit && end.exit != Exit::Unseen => {
             (Verdict::Failed, Some("it said not-executed".to_owned()))
         }
         Statement::NotExecuted => (ambiguous(by_exit), Some("it said not-executed".to_owned())),
@@ -228,6 +203,7 @@ fn ending(end: &ChildEnd, aside: Option<String>) -> Ending {
     let (exit_code, signal, mut detail) = match end.exit {
         Exit::Code(code) => (Some(code), None, format!("exited {code}")),
         Exit::Signal(number) => (None, Some(number), format!("killed by signal {number}")),
+        Exit::Unseen => (None, None, "it ended, and nobody saw how".to_owned()),
     };
     if end.timed_out {
         detail = format!("timed out, then {detail}");
@@ -236,11 +212,7 @@ fn ending(end: &ChildEnd, aside: Option<String>) -> Ending {
         detail.push_str("; ");
         detail.push_str(&part);
     }
-    Ending {
-        exit_code,
-        signal,
-        detail,
-    }
+    Ending { exit_code, signal, detail }
 }
 
 #[cfg(test)]
@@ -248,27 +220,15 @@ mod tests {
     use super::*;
 
     fn end(exit: Exit, timed_out: bool, said: &str) -> ChildEnd {
-        ChildEnd {
-            exit,
-            timed_out,
-            descendants_left: false,
-            said: Said::read(said.as_bytes()),
-        }
+        ChildEnd { exit, timed_out, descendants_left: false, said: Said::read(said.as_bytes()) }
     }
 
     fn word(exit: Exit, timed_out: bool, said: &str) -> Verdict {
-        verdict(
-            &end(exit, timed_out, said),
-            &NotExecuted::parse("6,137").unwrap(),
-        )
-        .0
+        verdict(&end(exit, timed_out, said), &NotExecuted::parse("6,137").unwrap()).0
     }
 
     fn doubt(cause: Cause) -> Verdict {
-        Verdict::Ambiguous {
-            cause,
-            reaped: cause != Cause::Timeout,
-        }
+        Verdict::Ambiguous { cause, reaped: cause != Cause::Timeout }
     }
 
     #[test]
@@ -281,12 +241,7 @@ mod tests {
         for signal in [6, 9, 15] {
             assert_eq!(word(Exit::Signal(signal), false, ""), doubt(Cause::Signal));
         }
-        for exit in [
-            Exit::Code(0),
-            Exit::Code(6),
-            Exit::Code(1),
-            Exit::Signal(15),
-        ] {
+        for exit in [Exit::Code(0), Exit::Code(6), Exit::Code(1), Exit::Signal(15)] {
             assert_eq!(word(exit, true, ""), doubt(Cause::Timeout));
         }
     }
@@ -303,32 +258,12 @@ mod tests {
         ] {
             assert_eq!(word(exit, timed_out, "committed\n"), Verdict::Committed);
         }
-        assert_eq!(
-            word(Exit::Code(6), false, "committed\n"),
-            doubt(Cause::Contradiction)
-        );
-        assert_eq!(
-            word(Exit::Code(1), false, "not-executed\n"),
-            Verdict::Failed
-        );
-        assert_eq!(
-            word(Exit::Code(6), false, "not-executed\n"),
-            Verdict::Failed
-        );
-        assert_eq!(
-            word(Exit::Code(0), false, "not-executed\n"),
-            doubt(Cause::Contradiction)
-        );
-        assert_eq!(
-            word(Exit::Signal(9), false, "not-executed\n"),
-            doubt(Cause::Signal)
-        );
-        for exit in [
-            Exit::Code(0),
-            Exit::Code(1),
-            Exit::Code(6),
-            Exit::Signal(15),
-        ] {
+        assert_eq!(word(Exit::Code(6), false, "committed\n"), doubt(Cause::Contradiction));
+        assert_eq!(word(Exit::Code(1), false, "not-executed\n"), Verdict::Failed);
+        assert_eq!(word(Exit::Code(6), false, "not-executed\n"), Verdict::Failed);
+        assert_eq!(word(Exit::Code(0), false, "not-executed\n"), doubt(Cause::Contradiction));
+        assert_eq!(word(Exit::Signal(9), false, "not-executed\n"), doubt(Cause::Signal));
+        for exit in [Exit::Code(0), Exit::Code(1), Exit::Code(6), Exit::Signal(15)] {
             assert_eq!(word(exit, true, "not-executed\n"), doubt(Cause::Timeout));
         }
     }
@@ -340,10 +275,7 @@ mod tests {
         assert_eq!(statement(""), Statement::Nothing);
         assert_eq!(statement("committed"), Statement::Committed);
         assert_eq!(statement("committed\ncommitted\n"), Statement::Committed);
-        assert_eq!(
-            statement("committed\nclear\nnot-executed\n"),
-            Statement::NotExecuted
-        );
+        assert_eq!(statement("committed\nclear\nnot-executed\n"), Statement::NotExecuted);
         assert_eq!(statement("nonsense\nclear\n"), Statement::Nothing);
         assert_eq!(statement("# half way\nclear\n"), Statement::Nothing);
         for bad in [
@@ -354,19 +286,10 @@ mod tests {
             "\n",
             "committed \n",
         ] {
-            assert!(
-                matches!(statement(bad), Statement::Unreadable(_)),
-                "{bad:?}"
-            );
+            assert!(matches!(statement(bad), Statement::Unreadable(_)), "{bad:?}");
         }
-        assert!(matches!(
-            Said::read(b"\xff").statement,
-            Statement::Unreadable(_)
-        ));
-        assert_eq!(
-            Said::read(b"# re_12\ncommitted\n# done\n").notes,
-            ["re_12", "done"]
-        );
+        assert!(matches!(Said::read(b"\xff").statement, Statement::Unreadable(_)));
+        assert_eq!(Said::read(b"# re_12\ncommitted\n# done\n").notes, ["re_12", "done"]);
     }
 
     #[test]
@@ -384,13 +307,7 @@ mod tests {
         let mut end = end(Exit::Code(1), false, "");
         end.descendants_left = true;
         let (word, _) = verdict(&end, &NotExecuted::default());
-        assert_eq!(
-            word,
-            Verdict::Ambiguous {
-                cause: Cause::Exit,
-                reaped: false
-            }
-        );
+        assert_eq!(word, Verdict::Ambiguous { cause: Cause::Exit, reaped: false });
     }
 
     #[test]
@@ -402,9 +319,7 @@ mod tests {
         for bad in ["0", "256", "-1", "", "6,", "x", "1-3"] {
             assert!(NotExecuted::parse(bad).is_err(), "{bad:?}");
         }
-        let borrowed = NotExecuted::parse("1,124,126,127,130,137,143,255")
-            .unwrap()
-            .borrowed();
+        let borrowed = NotExecuted::parse("1,124,126,127,130,137,143,255").unwrap().borrowed();
         assert_eq!(
             borrowed.iter().map(|(code, _)| *code).collect::<Vec<_>>(),
             [124, 126, 127, 130, 137, 143, 255]

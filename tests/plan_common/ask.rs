@@ -29,12 +29,7 @@ pub fn reserve(attempt_id: &str) -> Reserve {
 }
 
 pub fn begin(holder: Holder) -> Command {
-    Command::Begin(Begin {
-        holder,
-        lease: LEASE,
-        ran_on: ran_on(),
-        labels: Labels::new(),
-    })
+    Command::Begin(Begin { holder, lease: LEASE, ran_on: ran_on(), labels: Labels::new() })
 }
 
 pub fn settle(holder: Holder, outcome: OutcomeId, verdict: Verdict) -> Command {

@@ -53,25 +53,16 @@ fn hopeless() -> Vec<(&'static str, Store)> {
     let lost = |_| End::Unknown(why(Reason::Unreachable));
     let locked = |_| End::NotCommitted(why(Reason::Busy));
     vec![
-        (
-            "it cannot be read",
-            Box::new(|_| Input::Loaded(Err(why(Reason::Busy)), write_id(1))),
-        ),
+        ("it cannot be read", Box::new(|_| Input::Loaded(Err(why(Reason::Busy)), write_id(1)))),
         ("it is always locked", store(locked, || found(None))),
-        (
-            "somebody is always faster",
-            store(|_| End::Refused, || found(None)),
-        ),
+        ("somebody is always faster", store(|_| End::Refused, || found(None))),
         (
             "answers are lost, and somebody else's row is found",
             store(lost, || found(Some(executing()))),
         ),
         (
             "answers are lost, and the floor has moved",
-            store(lost, || Found {
-                attempt_floor: 9,
-                ..found(None)
-            }),
+            store(lost, || Found { attempt_floor: 9, ..found(None) }),
         ),
         (
             "the first answer is lost, and then it is locked",
@@ -107,11 +98,7 @@ fn a_budget_ends_every_command_by_time() {
         let budget = Budget::new(u32::MAX, Moment(50_000), EXCHANGE);
         let mut machine = Machine::within(reserving(), StreamState::Any, budget);
         let (_, done) = exhaust(&mut machine, &mut store);
-        assert!(
-            (50..60).contains(&(machine.at / 1_000)),
-            "{name}: {}",
-            machine.at
-        );
+        assert!((50..60).contains(&(machine.at / 1_000)), "{name}: {}", machine.at);
         assert!(!matches!(done, Done::Answered(_)), "{name}");
     }
 }

@@ -14,10 +14,7 @@ use crate::plan_common::{key, request, write_id};
 /// Where every record of the table stands.
 const REVISION: u64 = 7;
 /// The caller.
-const OURS: Holder = Holder {
-    attempt: 3,
-    reservation_id: WriteId(uuid::Uuid::from_u128(0x3)),
-};
+const OURS: Holder = Holder { attempt: 3, reservation_id: WriteId(uuid::Uuid::from_u128(0x3)) };
 
 /// A record, or none.
 #[derive(Debug, Clone)]
@@ -62,21 +59,14 @@ impl CommandCase {
             )),
             Asked::Outcome(outcome) => {
                 let ending = crate::plan_common::ending("as it was told before");
-                let mut told = row(
-                    4,
-                    Event::Committed(ctrlrun::plan::effect::Committed { ending }),
-                );
+                let mut told =
+                    row(4, Event::Committed(ctrlrun::plan::effect::Committed { ending }));
                 told.outcome_id = Some(*outcome);
                 Some(told)
             }
             Asked::Event(event) => Some(row(REVISION, event.clone())),
         };
-        Found {
-            record,
-            now: NOW,
-            attempt_floor: 2,
-            event,
-        }
+        Found { record, now: NOW, attempt_floor: 2, event }
     }
 }
 
@@ -136,11 +126,7 @@ pub fn states() -> Vec<StateCase> {
         for (owner, attempt, reservation_id) in owners {
             let mut words = words.clone();
             words.extend([owner, if owner == "ours" { "ours" } else { "others" }]);
-            let record = Record {
-                attempt,
-                reservation_id,
-                ..record.clone()
-            };
+            let record = Record { attempt, reservation_id, ..record.clone() };
             let seen = StateCase {
                 words: words.clone(),
                 record: Some(record),
@@ -163,25 +149,13 @@ fn standing() -> Vec<(BTreeSet<&'static str>, Record, bool)> {
             let mut record = record(state);
             record.in_doubt = doubt == "doubt";
             record.doubted = record.in_doubt;
-            all.push((
-                words.iter().copied().chain([doubt]).collect(),
-                record,
-                began,
-            ));
+            all.push((words.iter().copied().chain([doubt]).collect(), record, began));
         };
         // EFF-5: lapsed from the very instant on.
         for (lease, lease_expires_at) in [("live", Timestamp(NOW.0 + 1)), ("lapsed", NOW)] {
             add(&[lease], State::Reserved { lease_expires_at }, false);
-            add(
-                &[lease, "begun"],
-                State::Executing { lease_expires_at },
-                true,
-            );
-            add(
-                &[lease, "unbegun"],
-                State::Executing { lease_expires_at },
-                false,
-            );
+            add(&[lease, "begun"], State::Executing { lease_expires_at }, true);
+            add(&[lease, "unbegun"], State::Executing { lease_expires_at }, false);
         }
         for cause in CAUSES {
             let after = match cause {
@@ -193,22 +167,8 @@ fn standing() -> Vec<(BTreeSet<&'static str>, Record, bool)> {
                 Cause::LateOutcome => "after-late",
                 Cause::Reopened => "after-reopened",
             };
-            add(
-                &[after, "reaped"],
-                State::Ambiguous {
-                    cause,
-                    reaped: true,
-                },
-                false,
-            );
-            add(
-                &[after, "unreaped"],
-                State::Ambiguous {
-                    cause,
-                    reaped: false,
-                },
-                false,
-            );
+            add(&[after, "reaped"], State::Ambiguous { cause, reaped: true }, false);
+            add(&[after, "unreaped"], State::Ambiguous { cause, reaped: false }, false);
         }
         for (by, word) in [
             (CommittedBy::OwnWord, "own-word"),
@@ -260,11 +220,7 @@ pub fn commands() -> Vec<CommandCase> {
         case(&["Contend"], Command::Contend, Asked::Nothing),
     ];
     let (holder, lease) = (OURS, LEASE);
-    cases.push(case(
-        &["Renew"],
-        Command::Renew { holder, lease },
-        Asked::Nothing,
-    ));
+    cases.push(case(&["Renew"], Command::Renew { holder, lease }, Asked::Nothing));
     cases.extend(reserves());
     cases.extend(settles());
     cases.extend(resolves());
@@ -274,11 +230,7 @@ pub fn commands() -> Vec<CommandCase> {
 }
 
 fn case(words: &[&'static str], command: Command, asked: Asked) -> CommandCase {
-    CommandCase {
-        words: words.iter().copied().collect(),
-        command,
-        asked,
-    }
+    CommandCase { words: words.iter().copied().collect(), command, asked }
 }
 
 fn reserves() -> Vec<CommandCase> {
@@ -286,11 +238,9 @@ fn reserves() -> Vec<CommandCase> {
     for (fingerprint, n) in [("same", 1), ("other", 2)] {
         for (binding, rebind) in [("as-bound", false), ("rebind", true)] {
             // The records of the table are at attempts 2 to 4 of those from 2 on.
-            for (ceiling, max_attempts) in [
-                ("no-ceiling", None),
-                ("below-ceiling", Some(4)),
-                ("at-ceiling", Some(1)),
-            ] {
+            for (ceiling, max_attempts) in
+                [("no-ceiling", None), ("below-ceiling", Some(4)), ("at-ceiling", Some(1))]
+            {
                 let reserve = Reserve {
                     request: request(n),
                     max_attempts,
@@ -311,17 +261,11 @@ fn settles() -> Vec<CommandCase> {
         (&["committed"], Verdict::Committed),
         (&["failed"], Verdict::Failed),
         (&["never-started"], Verdict::NeverStarted),
-        (
-            &["ambiguous", "exit", "reaped"],
-            ambiguous(Cause::Exit, true),
-        ),
+        (&["ambiguous", "exit", "reaped"], ambiguous(Cause::Exit, true)),
         (&["ambiguous", "exit"], ambiguous(Cause::Exit, false)),
         (&["ambiguous", "signal"], ambiguous(Cause::Signal, true)),
         (&["ambiguous", "timeout"], ambiguous(Cause::Timeout, false)),
-        (
-            &["ambiguous", "contradiction"],
-            ambiguous(Cause::Contradiction, true),
-        ),
+        (&["ambiguous", "contradiction"], ambiguous(Cause::Contradiction, true)),
     ];
     let outcome = outcome_id(0xa);
     let mut cases = Vec::new();
@@ -345,16 +289,8 @@ const PERSON: &str = "oncall@bastion";
 fn resolves() -> Vec<CommandCase> {
     let mut cases = Vec::new();
     let decisions = [
-        (
-            "committed",
-            ProbeAnswer::Committed,
-            ProbeAnswer::NotExecuted,
-        ),
-        (
-            "not-executed",
-            ProbeAnswer::NotExecuted,
-            ProbeAnswer::Committed,
-        ),
+        ("committed", ProbeAnswer::Committed, ProbeAnswer::NotExecuted),
+        ("not-executed", ProbeAnswer::NotExecuted, ProbeAnswer::Committed),
         ("unknown", ProbeAnswer::Unknown, ProbeAnswer::Committed),
     ];
     for (word, decision, opposite) in decisions {
@@ -369,13 +305,7 @@ fn resolves() -> Vec<CommandCase> {
             let last = |decision, by: &str, probe, looked_at| {
                 let reason = "another reason".to_owned();
                 let by = by.to_owned();
-                Asked::Event(Event::Resolved(Resolved {
-                    decision,
-                    by,
-                    reason,
-                    probe,
-                    looked_at,
-                }))
+                Asked::Event(Event::Resolved(Resolved { decision, by, reason, probe, looked_at }))
             };
             let before = [
                 ("first", Asked::Nothing),
@@ -400,11 +330,7 @@ fn reopens() -> Vec<CommandCase> {
     for (at, looked_at) in [("still", REVISION), ("moved", REVISION - 1)] {
         let last = |by: &str, looked_at| {
             let (by, reason) = (by.to_owned(), "another reason".to_owned());
-            Asked::Event(Event::Reopened(Reopened {
-                by,
-                reason,
-                looked_at,
-            }))
+            Asked::Event(Event::Reopened(Reopened { by, reason, looked_at }))
         };
         let before = [
             ("first", Asked::Nothing),
@@ -414,11 +340,7 @@ fn reopens() -> Vec<CommandCase> {
         ];
         for (before, asked) in before {
             let (by, reason) = (PERSON.to_owned(), "it was not so".to_owned());
-            let command = Command::Reopen {
-                by,
-                reason,
-                looked_at,
-            };
+            let command = Command::Reopen { by, reason, looked_at };
             cases.push(case(&["Reopen", at, before], command, asked));
         }
     }
@@ -446,12 +368,7 @@ fn probes() -> Vec<CommandCase> {
                     ("another-said-last", said("reconcile:other")),
                 ];
                 for (before, asked) in before {
-                    let probe = Probe {
-                        answer,
-                        by: by.clone(),
-                        reconcile_final,
-                        looked_at,
-                    };
+                    let probe = Probe { answer, by: by.clone(), reconcile_final, looked_at };
                     let words = ["Probed", word, at, last_word, before];
                     cases.push(case(&words, Command::Probed(probe), asked));
                 }

@@ -25,11 +25,7 @@ pub fn request(n: u8) -> Request {
 }
 
 pub fn ending(detail: &str) -> Ending {
-    Ending {
-        exit_code: None,
-        signal: None,
-        detail: detail.to_owned(),
-    }
+    Ending { exit_code: None, signal: None, detail: detail.to_owned() }
 }
 
 pub fn ran_on() -> RanOn {

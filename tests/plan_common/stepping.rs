@@ -31,19 +31,11 @@ impl Machine {
     }
 
     pub fn held_to(command: Command, expect: StreamState) -> Self {
-        Self::within(
-            command,
-            expect,
-            Budget::new(20, Moment(10_000_000), EXCHANGE),
-        )
+        Self::within(command, expect, Budget::new(20, Moment(10_000_000), EXCHANGE))
     }
 
     pub fn within(command: Command, expect: StreamState, budget: Budget) -> Self {
-        Self {
-            handle: Handle::new(key(), command, expect, budget),
-            at: 0,
-            drawn: 0x1000,
-        }
+        Self { handle: Handle::new(key(), command, expect, budget), at: 0, drawn: 0x1000 }
     }
 
     pub fn now(&self) -> Moment {
@@ -96,11 +88,7 @@ impl Machine {
 }
 
 pub fn why(reason: Reason) -> CouldNot {
-    CouldNot {
-        reason,
-        message: format!("{reason:?}"),
-        hint: None,
-    }
+    CouldNot { reason, message: format!("{reason:?}"), hint: None }
 }
 
 /// What is taken from a step, which must be of that kind.
@@ -108,9 +96,7 @@ macro_rules! must_be {
     ($step:expr, $pattern:pat => $taken:expr, $wanted:literal) => {{
         let step = $step;
         let seen = format!("{step:?}");
-        let $pattern = step else {
-            panic!("{} was expected: {seen}", $wanted)
-        };
+        let $pattern = step else { panic!("{} was expected: {seen}", $wanted) };
         $taken
     }};
 }
@@ -151,12 +137,7 @@ pub fn unknown(step: Step) -> Reason {
 
 /// A load that finds `record`, and no event.
 pub fn found(record: Option<Record>) -> Found {
-    Found {
-        record,
-        now: NOW,
-        attempt_floor: 0,
-        event: None,
-    }
+    Found { record, now: NOW, attempt_floor: 0, event: None }
 }
 
 /// `record` after one more event, written by `by`.
@@ -178,10 +159,7 @@ pub fn after(record: Option<Record>, event: Event, by: WriteId) -> Record {
 /// The record after the machine of `command` met `record` and landed.
 pub fn run(record: Option<Record>, command: Command) -> Record {
     let mut machine = Machine::new(command);
-    machine.drawn = 0x2000
-        + record
-            .as_ref()
-            .map_or(0, |record| u128::from(record.revision));
+    machine.drawn = 0x2000 + record.as_ref().map_or(0, |record| u128::from(record.revision));
     machine.up_to_append(found(record)).next
 }
 
@@ -198,10 +176,7 @@ pub fn executing() -> Record {
 }
 
 pub fn holder(record: &Record) -> Holder {
-    Holder {
-        attempt: record.attempt,
-        reservation_id: record.reservation_id,
-    }
+    Holder { attempt: record.attempt, reservation_id: record.reservation_id }
 }
 
 /// A person says that it did not happen.

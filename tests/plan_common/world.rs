@@ -155,11 +155,7 @@ impl World {
 
     fn event_lands(&mut self, row: &HistoryRow, write_id: WriteId) {
         let revision = u64::try_from(self.history.len()).map_or(0, |n| n + 1);
-        assert_eq!(
-            (row.revision, row.write_id),
-            (revision, write_id),
-            "HIS-1, HIS-3"
-        );
+        assert_eq!((row.revision, row.write_id), (revision, write_id), "HIS-1, HIS-3");
         let before = self.record.take();
         let from = before.as_ref().map_or("NEW", |record| name(record.state));
         let next = match evolve(&key(), before, row) {
@@ -186,9 +182,7 @@ impl World {
 
     /// Folds the whole history from nothing.
     pub fn refold(&self) -> Option<Record> {
-        self.history
-            .iter()
-            .fold(None, |record, row| evolve(&key(), record, row).ok())
+        self.history.iter().fold(None, |record, row| evolve(&key(), record, row).ok())
     }
 
     /// How many appends brought this outcome.
@@ -209,11 +203,7 @@ pub fn ours(at: Timestamp) -> Moment {
 }
 
 fn busy() -> CouldNot {
-    CouldNot {
-        reason: Reason::Busy,
-        message: "busy".to_owned(),
-        hint: None,
-    }
+    CouldNot { reason: Reason::Busy, message: "busy".to_owned(), hint: None }
 }
 
 pub fn name(state: State) -> &'static str {

@@ -25,11 +25,7 @@ pub fn note() -> Event {
 }
 
 pub fn lapse() -> Event {
-    Event::Ambiguated(Ambiguated {
-        cause: Cause::Lapsed,
-        reaped: false,
-        ending: None,
-    })
+    Event::Ambiguated(Ambiguated { cause: Cause::Lapsed, reaped: false, ending: None })
 }
 
 pub fn freed(looked_at: u64) -> Event {
@@ -55,10 +51,7 @@ pub fn settling(record: &Record, verdict: Verdict) -> Command {
 }
 
 fn renewing(record: &Record) -> Command {
-    Command::Renew {
-        holder: holder(record),
-        lease: LEASE,
-    }
+    Command::Renew { holder: holder(record), lease: LEASE }
 }
 
 fn probing(record: &Record) -> Command {
@@ -84,76 +77,28 @@ pub type Write = (&'static str, Command, Found, Answer);
 /// The writes that grant something: landed and moved on, the planner judges what is left of it.
 pub fn grants() -> Vec<Write> {
     let (reserved, executing) = (reserved(), executing());
-    let renewed = Answer::Renewed {
-        lease_expires_at: NOW.plus(LEASE),
-    };
+    let renewed = Answer::Renewed { lease_expires_at: NOW.plus(LEASE) };
     vec![
         ("reserve, INSERT", reserving(), found(None), Answer::Granted),
-        (
-            "reserve, UPDATE",
-            reserving(),
-            found(Some(failed())),
-            Answer::Granted,
-        ),
-        (
-            "begin",
-            begin(holder(&reserved)),
-            found(Some(reserved)),
-            Answer::Start,
-        ),
-        (
-            "renew",
-            renewing(&executing),
-            found(Some(executing)),
-            renewed,
-        ),
+        ("reserve, UPDATE", reserving(), found(Some(failed())), Answer::Granted),
+        ("begin", begin(holder(&reserved)), found(Some(reserved)), Answer::Start),
+        ("renew", renewing(&executing), found(Some(executing)), renewed),
     ]
 }
 
 /// The writes that state something: landed and moved on, they are done.
 pub fn statements() -> Vec<Write> {
     let (executing, ambiguous, failed) = (executing(), ambiguous(), failed());
-    let lapsed = Found {
-        now: LATER,
-        ..found(Some(executing.clone()))
-    };
-    let reserved_lapsed = Found {
-        now: LATER,
-        ..found(Some(reserved()))
-    };
+    let lapsed = Found { now: LATER, ..found(Some(executing.clone())) };
+    let reserved_lapsed = Found { now: LATER, ..found(Some(reserved())) };
     let on = |record: &Record| found(Some(record.clone()));
     let committed = settling(&executing, Verdict::Committed);
     vec![
-        (
-            "settle committed",
-            committed.clone(),
-            on(&executing),
-            Answer::Settled,
-        ),
-        (
-            "settle failed",
-            settling(&executing, Verdict::Failed),
-            on(&executing),
-            Answer::Settled,
-        ),
-        (
-            "late outcome",
-            committed.clone(),
-            on(&ambiguous),
-            Answer::KeptAsLate,
-        ),
-        (
-            "late outcome that blocks",
-            committed,
-            on(&failed),
-            Answer::KeptAsLate,
-        ),
-        (
-            "resolve",
-            not_executed(ambiguous.revision),
-            on(&ambiguous),
-            Answer::Resolved,
-        ),
+        ("settle committed", committed.clone(), on(&executing), Answer::Settled),
+        ("settle failed", settling(&executing, Verdict::Failed), on(&executing), Answer::Settled),
+        ("late outcome", committed.clone(), on(&ambiguous), Answer::KeptAsLate),
+        ("late outcome that blocks", committed, on(&failed), Answer::KeptAsLate),
+        ("resolve", not_executed(ambiguous.revision), on(&ambiguous), Answer::Resolved),
         (
             "resolve a lapsed one",
             not_executed(executing.revision),
@@ -161,24 +106,9 @@ pub fn statements() -> Vec<Write> {
             Answer::Resolved,
         ),
         ("reopen", reopening(&failed), on(&failed), Answer::Resolved),
-        (
-            "probe",
-            probing(&ambiguous),
-            on(&ambiguous),
-            Answer::Resolved,
-        ),
-        (
-            "contend",
-            Command::Contend,
-            lapsed.clone(),
-            Answer::Contended,
-        ),
-        (
-            "a reserve's lapse",
-            reserving(),
-            lapsed,
-            Answer::Refused(Refusal::Ambiguous),
-        ),
+        ("probe", probing(&ambiguous), on(&ambiguous), Answer::Resolved),
+        ("contend", Command::Contend, lapsed.clone(), Answer::Contended),
+        ("a reserve's lapse", reserving(), lapsed, Answer::Refused(Refusal::Ambiguous)),
         (
             "a begin that came too late",
             begin(holder(&reserved())),

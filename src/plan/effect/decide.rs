@@ -30,11 +30,7 @@ pub fn decide(found: &Found, command: &Command, maybe_written: &[WriteId]) -> De
         },
         Command::Settle(settle) => decide_settle(found, settle),
         Command::Resolve(resolve) => decide_resolve(found, resolve),
-        Command::Reopen {
-            by,
-            reason,
-            looked_at,
-        } => decide_reopen(found, by, reason, *looked_at),
+        Command::Reopen { by, reason, looked_at } => decide_reopen(found, by, reason, *looked_at),
         Command::Contend => match &found.record {
             Some(record) if record.is_lapsed(found.now) => {
                 append(vec![lapsed()], Answer::Contended)
@@ -57,20 +53,16 @@ fn decide_reserve(found: &Found, reserve: &Reserve, maybe_written: &[WriteId]) -
         }
         State::Reserved { .. } | State::Executing { .. } if record.is_lapsed(found.now) => {
             // Evidence is kept before anybody is refused.
-            let refusal = if differs {
-                Refusal::Mismatch
-            } else {
-                Refusal::Ambiguous
-            };
+            let refusal = if differs { Refusal::Mismatch } else { Refusal::Ambiguous };
             append(vec![lapsed()], Answer::Refused(refusal))
         }
         State::Reserved { .. } | State::Executing { .. } => refuse_by(Refusal::InProgress),
         State::Committed { .. } if differs => refused(Refusal::Mismatch),
         State::Committed { .. } => nothing(Answer::CommittedAlready),
         State::Ambiguous { .. } => refuse_by(Refusal::Ambiguous),
-        State::Failed {
-            by: FailedBy::Person | FailedBy::Probe,
-        } if differs && !reserve.rebind => refused(Refusal::Mismatch),
+        State::Failed { by: FailedBy::Person | FailedBy::Probe } if differs && !reserve.rebind => {
+            refused(Refusal::Mismatch)
+        }
         State::Failed { .. } => {
             let attempt = record.attempt.saturating_add(1);
             let made = attempt.saturating_sub(record.first_attempt) + 1;
@@ -107,10 +99,7 @@ fn decide_begin(found: &Found, begin: &Begin) -> Decision {
             append(vec![late_doubt()], Answer::Refused(Refusal::Ambiguous))
         }
         State::Reserved { .. } if record.is_lapsed(found.now) => append(
-            vec![never_started(
-                record,
-                "its reservation had lapsed before it could begin",
-            )],
+            vec![never_started(record, "its reservation had lapsed before it could begin")],
             Answer::Refused(Refusal::TooLate),
         ),
         State::Reserved { .. } => append(
@@ -123,10 +112,7 @@ fn decide_begin(found: &Found, begin: &Begin) -> Decision {
         ),
         State::Executing { .. } if !ours => refused(Refusal::NotOurs),
         State::Executing { .. } if record.is_lapsed(found.now) => append(
-            vec![never_started(
-                record,
-                "its lease had lapsed before it could start",
-            )],
+            vec![never_started(record, "its lease had lapsed before it could start")],
             Answer::Refused(Refusal::TooLate),
         ),
         State::Executing { .. } if record.in_doubt => append(
@@ -159,11 +145,7 @@ fn decide_settle(found: &Found, settle: &Settle) -> Decision {
         // Forgotten: a late word creates nothing.
         return nothing(Answer::Forgotten);
     };
-    if found
-        .event
-        .as_ref()
-        .is_some_and(|row| row.outcome_id == Some(settle.outcome_id))
-    {
+    if found.event.as_ref().is_some_and(|row| row.outcome_id == Some(settle.outcome_id)) {
         return nothing(Answer::Delivered);
     }
     let ours = record.is_held_by(settle.holder);
@@ -198,19 +180,11 @@ fn outcome(record: &Record, word: Verdict, ending: Ending) -> Event {
                 ending: Some(ending),
             })
         }
-        Verdict::Failed => Event::Failed(Failed {
-            by: FailedBy::OwnWord,
-            ending,
-        }),
-        Verdict::NeverStarted => Event::Failed(Failed {
-            by: FailedBy::NeverStarted,
-            ending,
-        }),
-        Verdict::Ambiguous { cause, reaped } => Event::Ambiguated(Ambiguated {
-            cause,
-            reaped,
-            ending: Some(ending),
-        }),
+        Verdict::Failed => Event::Failed(Failed { by: FailedBy::OwnWord, ending }),
+        Verdict::NeverStarted => Event::Failed(Failed { by: FailedBy::NeverStarted, ending }),
+        Verdict::Ambiguous { cause, reaped } => {
+            Event::Ambiguated(Ambiguated { cause, reaped, ending: Some(ending) })
+        }
     }
 }
 
@@ -275,11 +249,8 @@ fn decide_reopen(found: &Found, by: &str, reason: &str, at: u64) -> Decision {
     if let Err(conflict) = looked_at(record, at) {
         return refused(conflict);
     }
-    let reopened = Event::Reopened(Reopened {
-        by: by.to_owned(),
-        reason: reason.to_owned(),
-        looked_at: at,
-    });
+    let reopened =
+        Event::Reopened(Reopened { by: by.to_owned(), reason: reason.to_owned(), looked_at: at });
     match record.state {
         State::Ambiguous { .. } => nothing(Answer::AlreadySo),
         State::Committed { .. } | State::Failed { .. } => append(vec![reopened], Answer::Resolved),
@@ -301,10 +272,7 @@ fn decide_probed(found: &Found, probe: &Probe) -> Decision {
         // It moved while the probe ran: what it saw may not be of this doubt.
         return nothing(Answer::Nothing);
     }
-    let probed = Event::Probed(Probed {
-        answer: probe.answer,
-        by: probe.by.clone(),
-    });
+    let probed = Event::Probed(Probed { answer: probe.answer, by: probe.by.clone() });
     let resolved = Event::Resolved(Resolved {
         decision: probe.answer,
         by: probe.by.clone(),
@@ -356,27 +324,15 @@ fn executing(record: &Record) -> bool {
 }
 
 fn lapsed() -> Event {
-    Event::Ambiguated(Ambiguated {
-        cause: Cause::Lapsed,
-        reaped: false,
-        ending: None,
-    })
+    Event::Ambiguated(Ambiguated { cause: Cause::Lapsed, reaped: false, ending: None })
 }
 
 fn late_doubt() -> Event {
-    Event::Ambiguated(Ambiguated {
-        cause: Cause::LateOutcome,
-        reaped: false,
-        ending: None,
-    })
+    Event::Ambiguated(Ambiguated { cause: Cause::LateOutcome, reaped: false, ending: None })
 }
 
 fn never_started(record: &Record, why: &str) -> Event {
-    let ending = Ending {
-        exit_code: None,
-        signal: None,
-        detail: why.to_owned(),
-    };
+    let ending = Ending { exit_code: None, signal: None, detail: why.to_owned() };
     outcome(record, Verdict::NeverStarted, ending)
 }
 
@@ -385,10 +341,7 @@ fn append(events: Vec<Event>, answer: Answer) -> Decision {
 }
 
 fn nothing(answer: Answer) -> Decision {
-    Decision {
-        events: Vec::new(),
-        answer,
-    }
+    Decision { events: Vec::new(), answer }
 }
 
 fn refused(refusal: Refusal) -> Decision {

@@ -241,15 +241,9 @@ impl Event {
             "reopened" => serde_json::from_str(data).map(Self::Reopened),
             _ => {
                 let why = "this ctrlrun does not know the type".to_owned();
-                return Err(Unreadable {
-                    kind: kind.to_owned(),
-                    why,
-                });
+                return Err(Unreadable { kind: kind.to_owned(), why });
             }
         };
-        event.map_err(|error| Unreadable {
-            kind: kind.to_owned(),
-            why: error.to_string(),
-        })
+        event.map_err(|error| Unreadable { kind: kind.to_owned(), why: error.to_string() })
     }
 }

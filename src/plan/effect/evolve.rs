@@ -18,9 +18,7 @@ pub fn evolve(key: &Key, record: Option<Record>, row: &HistoryRow) -> Result<Rec
     next.updated_at = row.recorded_at;
     match &row.event {
         Event::Reserved(event) => {
-            next.state = State::Reserved {
-                lease_expires_at: event.lease_expires_at,
-            };
+            next.state = State::Reserved { lease_expires_at: event.lease_expires_at };
             next.reservation_id = row.write_id;
             next.attempt = event.attempt;
             next.attempt_id.clone_from(&event.attempt_id);
@@ -30,19 +28,13 @@ pub fn evolve(key: &Key, record: Option<Record>, row: &HistoryRow) -> Result<Rec
             next.resolution = None;
         }
         Event::Began(event) => {
-            next.state = State::Executing {
-                lease_expires_at: event.lease_expires_at,
-            };
+            next.state = State::Executing { lease_expires_at: event.lease_expires_at };
         }
         Event::LeaseRenewed(event) => {
-            next.state = State::Executing {
-                lease_expires_at: event.lease_expires_at,
-            };
+            next.state = State::Executing { lease_expires_at: event.lease_expires_at };
         }
         Event::Committed(event) => {
-            next.state = State::Committed {
-                by: CommittedBy::OwnWord,
-            };
+            next.state = State::Committed { by: CommittedBy::OwnWord };
             next.ending = Some(event.ending.clone());
         }
         Event::Failed(event) => {
@@ -54,10 +46,7 @@ pub fn evolve(key: &Key, record: Option<Record>, row: &HistoryRow) -> Result<Rec
         }
         Event::Ambiguated(event) => {
             take_back_proof(&mut next);
-            next.state = State::Ambiguous {
-                cause: event.cause,
-                reaped: event.reaped,
-            };
+            next.state = State::Ambiguous { cause: event.cause, reaped: event.reaped };
             next.doubted = true;
             if event.ending.is_some() {
                 next.ending.clone_from(&event.ending);
@@ -67,24 +56,17 @@ pub fn evolve(key: &Key, record: Option<Record>, row: &HistoryRow) -> Result<Rec
         Event::Probed(_) => {}
         Event::Resolved(event) => {
             next.state = resolved(event.decision, event.probe, next.state);
-            next.resolution = Some(Resolution {
-                by: event.by.clone(),
-                reason: event.reason.clone(),
-            });
+            next.resolution =
+                Some(Resolution { by: event.by.clone(), reason: event.reason.clone() });
             // Only a person clears the doubt.
             next.in_doubt &= event.probe;
         }
         Event::Reopened(event) => {
             take_back_proof(&mut next);
-            next.state = State::Ambiguous {
-                cause: Cause::Reopened,
-                reaped: false,
-            };
+            next.state = State::Ambiguous { cause: Cause::Reopened, reaped: false };
             next.doubted = true;
-            next.resolution = Some(Resolution {
-                by: event.by.clone(),
-                reason: event.reason.clone(),
-            });
+            next.resolution =
+                Some(Resolution { by: event.by.clone(), reason: event.reason.clone() });
         }
     }
     Ok(next)
@@ -104,9 +86,7 @@ fn first(key: &Key, row: &HistoryRow) -> Result<Record, BadStart> {
         revision: row.revision,
         write_id: row.write_id,
         reservation_id: row.write_id,
-        state: State::Reserved {
-            lease_expires_at: event.lease_expires_at,
-        },
+        state: State::Reserved { lease_expires_at: event.lease_expires_at },
         first_attempt: event.attempt,
         attempt: event.attempt,
         attempt_id: event.attempt_id.clone(),
@@ -124,18 +104,10 @@ fn first(key: &Key, row: &HistoryRow) -> Result<Record, BadStart> {
 
 fn resolved(decision: ProbeAnswer, by_probe: bool, before: State) -> State {
     match (decision, by_probe) {
-        (ProbeAnswer::Committed, false) => State::Committed {
-            by: CommittedBy::Person,
-        },
-        (ProbeAnswer::Committed, true) => State::Committed {
-            by: CommittedBy::Probe,
-        },
-        (ProbeAnswer::NotExecuted, false) => State::Failed {
-            by: FailedBy::Person,
-        },
-        (ProbeAnswer::NotExecuted, true) => State::Failed {
-            by: FailedBy::Probe,
-        },
+        (ProbeAnswer::Committed, false) => State::Committed { by: CommittedBy::Person },
+        (ProbeAnswer::Committed, true) => State::Committed { by: CommittedBy::Probe },
+        (ProbeAnswer::NotExecuted, false) => State::Failed { by: FailedBy::Person },
+        (ProbeAnswer::NotExecuted, true) => State::Failed { by: FailedBy::Probe },
         // Never written; were it there, "unknown" decides nothing.
         (ProbeAnswer::Unknown, _) => before,
     }
@@ -144,10 +116,7 @@ fn resolved(decision: ProbeAnswer, by_probe: bool, before: State) -> State {
 /// An attempt that was proven not to have happened, and is doubtful after all, carried the
 /// idempotency key of the proofs before it: so must every attempt that could repeat it.
 fn take_back_proof(record: &mut Record) {
-    let own_word = record.state
-        == State::Failed {
-            by: FailedBy::OwnWord,
-        };
+    let own_word = record.state == State::Failed { by: FailedBy::OwnWord };
     if own_word && !record.doubted {
         record.proven_failures = record.proven_failures.saturating_sub(1);
     }
