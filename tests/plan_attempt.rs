@@ -103,6 +103,12 @@ impl World {
                 .find(|row| matches!(row.event, Event::Began(_)) && row.attempt == attempt),
             Ask::Revision(revision) => self.history.iter().find(|row| row.revision == revision),
             Ask::Last => self.history.last(),
+            Ask::LastChange => self.history.iter().rfind(|row| {
+                !matches!(
+                    row.event,
+                    Event::LateOutcome(_) | Event::Probed(_) | Event::LeaseRenewed(_)
+                )
+            }),
         };
         let now = Timestamp(i64::try_from(self.at).unwrap());
         Found { record: self.record.clone(), now, attempt_floor: 0, event: event.cloned() }

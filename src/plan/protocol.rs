@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::effect::{
     Answer, BadStart, Command, Decision, Event, HistoryRow, Holder, OutcomeId, Record, Refusal,
-    WriteId, decide, evolve,
+    State, WriteId, decide, evolve,
 };
 use super::expect::{Conflict, StreamState};
 use super::key::Key;
@@ -38,6 +38,8 @@ pub enum Ask {
     Revision(u64),
     /// The newest event.
     Last,
+    /// The newest event that changed the state: not `late_outcome`, `probed` or `lease_renewed`.
+    LastChange,
 }
 
 /// What a load found.
@@ -257,14 +259,28 @@ pub struct Handle {
     unknown_reservation: Option<Holder>,
     read_at: Moment,
     phase: Phase,
+    /// What is known of appends of ours whose answer did not come.
+    unseen: Option<Unseen>,
+}
+
+/// The appends of ours that were unknown at some time.
+#[derive(Debug, Clone, Copy)]
+struct Unseen {
+    /// Our clock before the load that the first was decided on.
+    read_at: Moment,
+    /// How many are in the store, or may yet be: no re-read has shown that they cannot.
+    may_stand: u32,
 }
 
 #[derive(Debug)]
 enum Phase {
+    Fresh,
     Loading,
     Backoff,
     Appending(Pending),
+    AppendingAgain(Pending),
     Settling(Pending),
+    SettlingAgain(Pending),
     Over,
 }
 
@@ -296,7 +312,8 @@ impl Handle {
             maybe_written: Vec::new(),
             unknown_reservation: None,
             read_at: Moment(0),
-            phase: Phase::Loading,
+            phase: Phase::Fresh,
+            unseen: None,
         }
     }
 
@@ -327,10 +344,10 @@ impl Handle {
     pub fn step(&mut self, input: Input, at: Moment) -> Step {
         let phase = std::mem::replace(&mut self.phase, Phase::Over);
         match (phase, input) {
-            (Phase::Loading, Input::Start) | (Phase::Backoff, Input::Paused) => self.load(at),
+            (Phase::Fresh, Input::Start) | (Phase::Backoff, Input::Paused) => self.load(at),
             (Phase::Loading, Input::Loaded(Ok(found), fresh)) => self.decide(found, fresh, at),
             (Phase::Loading, Input::Loaded(Err(error), _)) => self.not_loaded(error, at),
-            (Phase::Appending(pending), Input::Paused) => self.try_append(pending, at),
+            (Phase::AppendingAgain(pending), Input::Paused) => self.try_append(pending, at),
             (Phase::Appending(pending), Input::Ended(end)) => self.ended(pending, end, at),
             (Phase::Settling(pending), Input::Reread(Ok(found))) => {
                 self.settle(pending, &found, at)
@@ -339,12 +356,15 @@ impl Handle {
                 // The re-read failed: run nothing, write nothing more now (CMT settlement table).
                 unknown(pending.unknown.unwrap_or(error))
             }
-            (Phase::Settling(pending), Input::Paused) => self.reread(pending, at),
+            (Phase::SettlingAgain(pending), Input::Paused) => self.reread(pending, at),
             (
-                Phase::Loading
+                Phase::Fresh
+                | Phase::Loading
                 | Phase::Backoff
                 | Phase::Appending(_)
+                | Phase::AppendingAgain(_)
                 | Phase::Settling(_)
+                | Phase::SettlingAgain(_)
                 | Phase::Over,
                 Input::Start
                 | Input::Loaded(..)
@@ -371,17 +391,24 @@ impl Handle {
         match &self.command {
             Command::Begin(begin) => Ask::Began(begin.holder.attempt),
             Command::Settle(settle) => Ask::Outcome(settle.outcome_id),
-            Command::Resolve(_) | Command::Probed(_) => Ask::Last,
-            Command::Reserve(_)
-            | Command::Renew { .. }
-            | Command::Reopen { .. }
-            | Command::Contend => Ask::Nothing,
+            Command::Resolve(_) | Command::Reopen { .. } => Ask::LastChange,
+            Command::Probed(_) => Ask::Last,
+            Command::Reserve(_) | Command::Renew { .. } | Command::Contend => Ask::Nothing,
         }
     }
 
     fn not_loaded(&mut self, error: CouldNot, at: Moment) -> Step {
         if error.reason.may_pass() && self.budget.spend(at) {
             return self.pause(Phase::Backoff);
+        }
+        self.could_not(error)
+    }
+
+    /// Nothing more can be done. "Nothing was written" is said only where it is so: an append of
+    /// this command that is in the store, or may be, stays unknown (CMT-7).
+    fn could_not(&self, error: CouldNot) -> Step {
+        if self.unseen.is_some_and(|unseen| unseen.may_stand > 0) {
+            return unknown(error);
         }
         Step::Done(Done::CouldNot(error))
     }
@@ -400,14 +427,16 @@ impl Handle {
             },
         };
         if events.is_empty() {
+            // A grant that is not written now was written by an append of ours that nobody saw
+            // land: its lease is counted from the load of that one (EXE-8).
+            self.read_at = self.unseen.map_or(self.read_at, |unseen| unseen.read_at);
             return self.answered(answer, found.record, found.now);
         }
         let append = match self.fold(found.clone(), &events, fresh) {
             Ok(append) => append,
             Err(BadStart(_)) => {
                 let message = format!("internal: no history of {} can begin so", self.key);
-                let error = CouldNot { reason: Reason::Damaged, message, hint: None };
-                return Step::Done(Done::CouldNot(error));
+                return self.could_not(CouldNot { reason: Reason::Damaged, message, hint: None });
             }
         };
         let pending = Pending {
@@ -431,8 +460,14 @@ impl Handle {
             | Command::Renew { .. }
             | Command::Settle(_)
             | Command::Contend => match found.record.as_ref() {
-                // Our own reserve, landed unseen, is not a stranger's change.
-                Some(record) if self.maybe_written.contains(&record.reservation_id) => Ok(()),
+                // Our own reserve, landed unseen, is not a stranger's change. What came of it since
+                // is: one that was resolved is never reserved again under `new`.
+                Some(record)
+                    if matches!(record.state, State::Reserved { .. })
+                        && self.maybe_written.contains(&record.reservation_id) =>
+                {
+                    Ok(())
+                }
                 _ => self.expect.check(found.revision()),
             },
         }
@@ -467,7 +502,18 @@ impl Handle {
                 event: event.clone(),
             };
             let next = evolve(&self.key, record.take(), &row)?;
-            row.attempt = next.attempt;
+            row.attempt = match event {
+                Event::LateOutcome(late) => late.attempt,
+                Event::Reserved(_)
+                | Event::Began(_)
+                | Event::LeaseRenewed(_)
+                | Event::Committed(_)
+                | Event::Failed(_)
+                | Event::Ambiguated(_)
+                | Event::Probed(_)
+                | Event::Resolved(_)
+                | Event::Reopened(_) => next.attempt,
+            };
             record = Some(next);
             history.push(row);
         }
@@ -515,16 +561,16 @@ impl Handle {
             End::NotCommitted(error) if pending.unknown.is_some() => {
                 // It does not change that the first try is unknown (T162).
                 if error.reason.may_pass() && self.budget.spend(at) {
-                    return self.pause(Phase::Settling(pending));
+                    return self.pause(Phase::SettlingAgain(pending));
                 }
                 unknown(pending.unknown.unwrap_or(error))
             }
             End::NotCommitted(error) => {
                 if error.reason.may_pass() && self.budget.spend(at) {
                     // The same row again: nothing was committed.
-                    return self.pause(Phase::Appending(pending));
+                    return self.pause(Phase::AppendingAgain(pending));
                 }
-                Step::Done(Done::CouldNot(error))
+                self.could_not(error)
             }
             End::Unknown(error) if pending.tried_again => unknown(pending.unknown.unwrap_or(error)),
             End::Unknown(error) => {
@@ -535,6 +581,9 @@ impl Handle {
                     self.unknown_reservation = Some(Holder { attempt, reservation_id });
                 }
                 pending.unknown = Some(error);
+                let unseen =
+                    self.unseen.get_or_insert(Unseen { read_at: self.read_at, may_stand: 0 });
+                unseen.may_stand += 1;
                 self.reread(pending, at)
             }
         }
@@ -550,11 +599,7 @@ impl Handle {
         } else if self.budget.spend(at) {
             return self.pause(Phase::Backoff);
         }
-        Step::Done(Done::CouldNot(CouldNot {
-            reason: Reason::Busy,
-            message: "other writers of this key were faster every time".to_owned(),
-            hint: None,
-        }))
+        self.could_not(faster())
     }
 
     fn reread(&mut self, pending: Pending, at: Moment) -> Step {
@@ -579,9 +624,10 @@ impl Handle {
                 let now = pending.now;
                 return self.answered(pending.answer, found.record.clone(), now);
             }
-            return self.load(at);
+            return self.load_anew(at);
         }
-        if found.record == append.found {
+        let floor_stands = append.found.is_some() || found.attempt_floor == append.attempt_floor;
+        if found.record == append.found && floor_stands {
             if pending.second_matched_nothing {
                 return unknown(CouldNot {
                     reason: Reason::Damaged,
@@ -599,8 +645,21 @@ impl Handle {
             pending.tried_again = true;
             return self.try_append(pending, at);
         }
-        // Somebody else's row: ours can no longer land, the planner says what that means.
-        self.load(at)
+        // Somebody else's row, or another floor for a new one: ours can no longer land, the planner
+        // says what that means. (Under another floor ours may have landed and been forgotten.)
+        if floor_stands && let Some(unseen) = self.unseen.as_mut() {
+            unseen.may_stand = unseen.may_stand.saturating_sub(1);
+        }
+        self.load_anew(at)
+    }
+
+    /// Loads again after a settlement. It takes from the budget, so that answers which are lost
+    /// again and again end the command.
+    fn load_anew(&mut self, at: Moment) -> Step {
+        if self.budget.spend(at) {
+            return self.load(at);
+        }
+        self.could_not(faster())
     }
 
     fn landed(&mut self, pending: Pending) -> Step {
@@ -644,6 +703,14 @@ fn done_once_landed(history: &[HistoryRow]) -> bool {
 
 fn unknown(error: CouldNot) -> Step {
     Step::Done(Done::Unknown(error))
+}
+
+fn faster() -> CouldNot {
+    CouldNot {
+        reason: Reason::Busy,
+        message: "other writers of this key were faster every time".to_owned(),
+        hint: None,
+    }
 }
 
 fn out_of_budget(first: Option<CouldNot>) -> CouldNot {
