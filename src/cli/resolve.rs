@@ -20,6 +20,7 @@ use super::render::next::look;
 use super::render::object::Object;
 use super::render::state::glossed;
 use super::render::text::{clean, count};
+use super::spooled::deliver_before_deciding;
 use super::terminal::{self, a_person_is_there, say};
 use super::{Global, existing_key, show};
 
@@ -104,6 +105,7 @@ pub fn resolve(args: &ResolveArgs, global: &Global) -> Result<Exit, CliError> {
     }
     let stated = args.output.as_deref().map(stated).transpose()?;
     let opened = for_writing(global, Deed::Change)?;
+    deliver_before_deciding(&opened, &key, global)?;
     let before = opened.find(&key)?;
     let looked_at = match args.expect {
         Some(revision) => revision,
