@@ -22,7 +22,7 @@ use crate::plan::effect::{Event, Holder};
 use crate::plan::key::idempotency_key;
 use crate::plan::protocol::{Captured, Done, Handle, Step};
 use crate::plan::time::Moment;
-use crate::plan::verdict::{self, Said};
+use crate::plan::verdict::{self, Left, Said};
 use crate::store::Store;
 use crate::store::stop::{self, Point};
 
@@ -249,12 +249,7 @@ impl Performer<'_, '_> {
             exec::Exit::Signal { number, .. } => verdict::Exit::Signal(number),
             exec::Exit::Lost => verdict::Exit::Unseen,
         };
-        let seen = verdict::ChildEnd {
-            exit,
-            timed_out: end.timed_out,
-            descendants_left: end.descendants_unseen || !end.descendants_left.is_empty(),
-            said,
-        };
+        let seen = verdict::ChildEnd { exit, timed_out: end.timed_out, left: left(&end), said };
         self.problems.append(&mut end.problems);
         self.end = Some(end);
         Came::Ended { end: seen, stdout, stderr }
@@ -310,6 +305,16 @@ fn stops(step: &Step) -> Option<(Point, Point)> {
         Some(Event::Reserved(_)) => Some((Point::BeforeReserve, Point::AfterReserve)),
         Some(Event::Began(_)) => Some((Point::BeforeBegin, Point::BeforeBegin)),
         _ => None,
+    }
+}
+
+fn left(end: &ChildEnd) -> Left {
+    if !end.descendants_left.is_empty() {
+        Left::Running(end.descendants_left.clone())
+    } else if end.descendants_unseen {
+        Left::Unseen
+    } else {
+        Left::Nothing
     }
 }
 

@@ -21,10 +21,21 @@ pub struct ChildEnd {
     pub exit: Exit,
     /// Our TERM was sent before its exit was seen.
     pub timed_out: bool,
-    /// Something it started is still alive.
-    pub descendants_left: bool,
+    /// What it started and left alive.
+    pub left: Left,
     /// What it said in its outcome file.
     pub said: Said,
+}
+
+/// What a child left alive (EXE-12). Nothing that is not seen is claimed to be dead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing.
+    Nothing,
+    /// Processes by these numbers.
+    Running(Vec<u32>),
+    /// Something, or it could not be found out.
+    Unseen,
 }
 
 /// What a child said of itself in its outcome file (EXE-5).
@@ -208,7 +219,15 @@ fn ending(end: &ChildEnd, aside: Option<String>) -> Ending {
     if end.timed_out {
         detail = format!("timed out, then {detail}");
     }
-    for part in aside.into_iter().chain(end.said.notes.iter().cloned()) {
+    let left = match &end.left {
+        Left::Nothing => None,
+        Left::Running(pids) => {
+            let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+            Some(format!("it left running: pid {}", pids.join(", ")))
+        }
+        Left::Unseen => Some("it may have left something running".to_owned()),
+    };
+    for part in aside.into_iter().chain(left).chain(end.said.notes.iter().cloned()) {
         detail.push_str("; ");
         detail.push_str(&part);
     }
@@ -220,7 +239,7 @@ mod tests {
     use super::*;
 
     fn end(exit: Exit, timed_out: bool, said: &str) -> ChildEnd {
-        ChildEnd { exit, timed_out, descendants_left: false, said: Said::read(said.as_bytes()) }
+        ChildEnd { exit, timed_out, left: Left::Nothing, said: Said::read(said.as_bytes()) }
     }
 
     fn word(exit: Exit, timed_out: bool, said: &str) -> Verdict {
@@ -305,8 +324,9 @@ mod tests {
     fn a_doubt_with_something_left_alive_is_not_reaped() {
         // EFF-21
         let mut end = end(Exit::Code(1), false, "");
-        end.descendants_left = true;
-        let (word, _) = verdict(&end, &NotExecuted::default());
+        end.left = Left::Running(vec![7, 8]);
+        let (word, ending) = verdict(&end, &NotExecuted::default());
+        assert_eq!(ending.detail, "exited 1; it left running: pid 7, 8");
         assert_eq!(word, Verdict::Ambiguous { cause: Cause::Exit, reaped: false });
     }
 

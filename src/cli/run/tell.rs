@@ -128,25 +128,9 @@ fn settled(
             if let Some(record) = &ran.report.record {
                 error = error.hints(decide(record, &opened.place));
             }
-            error = left_alive(error, ran);
             declarable(error, args, cause, ending)
         }
     }
-}
-
-/// Descendants that are still there are named, and never claimed dead (EXE-12).
-fn left_alive(error: CliError, ran: &Ran) -> CliError {
-    let Some(child) = &ran.child else {
-        return error;
-    };
-    if !child.descendants_left.is_empty() {
-        let pids: Vec<String> = child.descendants_left.iter().map(u32::to_string).collect();
-        return error.fact(format!("still running, started by it: pid {}", pids.join(", ")));
-    }
-    if child.descendants_unseen {
-        return error.fact("something that it started may still be running");
-    }
-    error
 }
 
 /// How to say, next time, that this exit code proves something: where that can be true.
