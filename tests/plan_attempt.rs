@@ -211,6 +211,7 @@ fn exited(code: i32) -> Came {
     let end = ChildEnd {
         exit: Exit::Code(code),
         timed_out: false,
+        ended_by_holder: false,
         left: Left::Nothing,
         said: Said::nothing(),
     };
