@@ -10,6 +10,7 @@
 //! | [`error`] | what is told when it did not go well; the exit codes |
 //! | [`refusal`] | the engine's refusals, in a person's words |
 //! | [`render`] | records and histories, for people and for programs |
+//! | [`spooled`] | outcomes that are still to be delivered |
 //! | [`terminal`] | stdout and stderr |
 //! | [`parsing`] | what is told of a command line that cannot be meant |
 mod access;
@@ -27,6 +28,7 @@ mod render;
 mod resolve;
 mod run;
 mod show;
+mod spooled;
 mod terminal;
 mod values;
 mod which;

@@ -13,7 +13,7 @@ use super::RunArgs;
 use super::request::Asked;
 use crate::cli::access::Opened;
 use crate::cli::error::{CliError, Deed, Kind};
-use crate::cli::refusal::Refused;
+use crate::cli::refusal::{Refused, Started};
 use crate::cli::render::next::{decide, look};
 use crate::cli::render::shell::line;
 use crate::cli::render::text::{age, clean};
@@ -169,7 +169,7 @@ fn refused(asked: &Asked, opened: &Opened, ran: &Ran, refusal: Refusal) -> CliEr
         deed: Deed::Run,
         record: ran.report.record.as_ref(),
         now: ran.report.now.unwrap_or(Timestamp(0)),
-        began: shown.as_ref().and_then(|shown| shown.began.as_ref()),
+        started: Started::of(shown.as_ref(), ran.report.record.as_ref()),
         request: Some(&asked.request),
     }
     .error(refusal)

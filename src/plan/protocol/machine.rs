@@ -1,101 +1,13 @@
-//! One conditional write, as a state machine without I/O: load, decide, append, and what to do
-//! when the answer to a commit did not come (CMT clauses).
-//!
-//! | it says | the driver does | and answers with |
-//! |---|---|---|
-//! | [`Step::Load`] | `Store::load` | [`Input::Loaded`] |
-//! | [`Step::Append`] | `Store::append` | [`Input::Ended`] |
-//! | [`Step::Reread`] | `Store::reread`, on a fresh connection | [`Input::Reread`] |
-//! | [`Step::Pause`] | sleeps for a random time up to it | [`Input::Paused`] |
-//! | [`Step::Done`] | nothing more | |
-//!
-//! The two failures that are never merged: [`End::NotCommitted`] proves that nothing was written,
-//! [`End::Unknown`] proves nothing. Once a try of an append is unknown the append stays unknown,
-//! and only a re-read says otherwise.
-mod exchange;
-
-pub use exchange::{Append, Ask, Captured, CouldNot, End, Found, Kept, Reason, Stream};
-
-use std::time::Duration;
-
-use super::effect::{
+//! The transitions of one conditional write.
+use super::{Answered, Append, Ask, CouldNot, Done, End, Found, Input, Kept, Reason, Step};
+use crate::plan::effect::{
     Answer, BadStart, Command, Decision, Event, HistoryRow, Holder, Record, Refusal, State,
     WriteId, decide, evolve,
 };
-use super::expect::{Conflict, StreamState};
-use super::key::Key;
-use super::retry::{Budget, Schedule};
-use super::time::{Moment, Timestamp};
-
-/// What the driver is to do next. `within` is the longest that the step may take.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use]
-pub enum Step {
-    /// Read the row.
-    Load {
-        /// The history event to bring along.
-        ask: Ask,
-        /// The longest it may take.
-        within: Duration,
-    },
-    /// Try the write.
-    Append {
-        /// What to write.
-        append: Box<Append>,
-        /// The longest it may take.
-        within: Duration,
-    },
-    /// Read the row on a fresh connection.
-    Reread {
-        /// The history event to bring along.
-        ask: Ask,
-        /// The longest it may take.
-        within: Duration,
-    },
-    /// Sleep for a random time between nothing and this.
-    Pause(Duration),
-    /// It is over.
-    Done(Done),
-}
-
-/// What the driver answers with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Input {
-    /// The first call.
-    Start,
-    /// The load's answer, and a fresh draw of the kernel's random source.
-    Loaded(Result<Found, CouldNot>, WriteId),
-    /// The append's end.
-    Ended(End),
-    /// The re-read's answer.
-    Reread(Result<Found, CouldNot>),
-    /// The pause is over.
-    Paused,
-}
-
-/// How a command to the store ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Done {
-    /// Decided, and what it decided is written if there was anything to write.
-    Answered(Box<Answered>),
-    /// Nothing was written.
-    CouldNot(CouldNot),
-    /// It may have been written and nobody knows: run nothing.
-    Unknown(CouldNot),
-}
-
-/// See [`Done::Answered`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answered {
-    /// The answer.
-    pub answer: Answer,
-    /// The record as it stands now; of a refusal, the one that was found.
-    pub record: Option<Record>,
-    /// The store's clock at the load that it was decided on.
-    pub now: Timestamp,
-    /// Our own clock before that load: leases granted by this answer are counted from here.
-    pub read_at: Moment,
-}
+use crate::plan::expect::{Conflict, StreamState};
+use crate::plan::key::Key;
+use crate::plan::retry::{Budget, Schedule};
+use crate::plan::time::{Moment, Timestamp};
 
 /// The state machine of one command to one effect.
 #[derive(Debug)]
