@@ -249,7 +249,13 @@ impl Performer<'_, '_> {
             exec::Exit::Signal { number, .. } => verdict::Exit::Signal(number),
             exec::Exit::Lost => verdict::Exit::Unseen,
         };
-        let seen = verdict::ChildEnd { exit, timed_out: end.timed_out, left: left(&end), said };
+        let seen = verdict::ChildEnd {
+            exit,
+            timed_out: end.timed_out,
+            ended_by_holder: end.ended_by_us,
+            left: left(&end),
+            said,
+        };
         self.problems.append(&mut end.problems);
         self.end = Some(end);
         Came::Ended { end: seen, stdout, stderr }
