@@ -5,7 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctrlrun::store::{CouldNot, Location, Mode, Opened, Options, Store, open};
+use ctrlrun::drive::Call;
+use ctrlrun::plan::effect::{
+    Answer, Begin, Command, Ending, Holder, Labels, OutcomeId, ProbeAnswer, RanOn, Record, Request,
+    Reserve, Resolve, Settle, Verdict, evolve,
+};
+use ctrlrun::plan::expect::StreamState;
+use ctrlrun::plan::key::{Fingerprint, Key};
+use ctrlrun::plan::protocol::Done;
+use ctrlrun::store::{Ask, CouldNot, Location, Mode, Opened, Options, Store, open};
 use tempfile::TempDir;
 
 /// Long enough for every exchange of a test.
@@ -44,3 +52,146 @@ impl Home {
 pub fn open_at(path: &Path, mode: Mode) -> Result<Opened, CouldNot> {
     open(&Location::file(path), &Options::new(mode, WITHIN))
 }
+
+/// A refund, reserved with this label.
+pub fn reserve(attempt_id: &str) -> Command {
+    Command::Reserve(Reserve {
+        request: Request {
+            fingerprint: Fingerprint([1; 32]),
+            program: "refund.sh".to_owned(),
+            arguments: 1,
+            command: None,
+        },
+        attempt_id: attempt_id.to_owned(),
+        lease: Duration::from_secs(600),
+        max_attempts: None,
+        rebind: false,
+        run_id: None,
+    })
+}
+
+pub fn begin(holder: Holder) -> Command {
+    Command::Begin(Begin {
+        holder,
+        lease: Duration::from_secs(600),
+        ran_on: RanOn {
+            host: "h".to_owned(),
+            pid: 1,
+            user: "u".to_owned(),
+            directory: "/".to_owned(),
+        },
+        labels: Labels::new(),
+    })
+}
+
+pub fn settle(holder: Holder, outcome_id: OutcomeId, verdict: Verdict) -> Command {
+    let exit_code = match verdict {
+        Verdict::Committed => Some(0),
+        Verdict::Failed => Some(11),
+        Verdict::Ambiguous { .. } => Some(22),
+        Verdict::NeverStarted => None,
+    };
+    Command::Settle(Settle {
+        holder,
+        outcome_id,
+        verdict,
+        ending: Ending {
+            exit_code,
+            signal: None,
+            detail: "as told".to_owned(),
+        },
+    })
+}
+
+pub fn resolve(decision: ProbeAnswer, looked_at: u64) -> Command {
+    Command::Resolve(Resolve {
+        decision,
+        by: "oncall".to_owned(),
+        reason: "looked".to_owned(),
+        looked_at,
+    })
+}
+
+/// Performs `command` on `store` to its end.
+pub fn handle(store: &dyn Store, key: &Key, command: Command) -> Done {
+    handle_within(store, key, command, WITHIN)
+}
+
+pub fn handle_within(store: &dyn Store, key: &Key, command: Command, within: Duration) -> Done {
+    ctrlrun::drive::handle(
+        store,
+        Call {
+            key: key.clone(),
+            command,
+            expect: StreamState::Any,
+            within,
+            exchange_max: within,
+            outputs: Vec::new(),
+        },
+    )
+}
+
+/// The answer of a command that was answered, and the record beside it.
+pub fn answered(done: Done) -> (Answer, Option<Record>) {
+    match done {
+        Done::Answered(answered) => (answered.answer, answered.record),
+        Done::CouldNot(error) | Done::Unknown(error) => panic!("not answered: {error:?}"),
+    }
+}
+
+/// Reserves and begins; who holds it now.
+pub fn running(store: &dyn Store, key: &Key) -> Holder {
+    let holder = granted(store, key, "first");
+    assert_eq!(answered(handle(store, key, begin(holder))).0, Answer::Start);
+    holder
+}
+
+/// Reserves; who holds it now.
+pub fn granted(store: &dyn Store, key: &Key, attempt_id: &str) -> Holder {
+    let (answer, record) = answered(handle(store, key, reserve(attempt_id)));
+    assert_eq!(answer, Answer::Granted);
+    holder_of(&record.unwrap())
+}
+
+pub fn holder_of(record: &Record) -> Holder {
+    Holder {
+        attempt: record.attempt,
+        reservation_id: record.reservation_id,
+    }
+}
+
+pub fn record(store: &dyn Store, key: &Key) -> Option<Record> {
+    store.load(key, Ask::Nothing, WITHIN).unwrap().record
+}
+
+/// The types of the key's events, in order; that they fold to the record is checked on the way.
+pub fn events(store: &dyn Store, key: &Key) -> Vec<&'static str> {
+    let history = store.history(key, 1, WITHIN).unwrap();
+    let mut fold = None;
+    for row in &history {
+        fold = Some(evolve(key, fold, row).unwrap());
+    }
+    assert_eq!(fold, record(store, key));
+    history.iter().map(|row| row.event.kind()).collect()
+}
+
+pub fn key(text: &str) -> Key {
+    Key::new(text).unwrap()
+}
+
+/// This test binary again, running only its test `name`, which does its part where it finds
+/// `CTRLRUN_TEST_STORE` set, and nothing otherwise.
+pub fn child(name: &str, store: &Path) -> std::process::Command {
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(CHILD, store);
+    command
+}
+
+/// The store that a parent test named.
+pub fn child_store() -> Option<PathBuf> {
+    std::env::var_os(CHILD).map(PathBuf::from)
+}
+
+const CHILD: &str = "CTRLRUN_TEST_STORE";

@@ -41,6 +41,19 @@ pub struct Frozen {
 /// # Errors
 /// As there.
 pub fn open(at: &SqliteAt, options: &Options) -> Result<Opened, CouldNot> {
+    let (store, warnings, created) = sqlite(at, options)?;
+    Ok(Opened {
+        store: Box::new(store),
+        warnings,
+        created,
+    })
+}
+
+/// As [`open`]: the store, the warnings, and whether it was made just now.
+pub(super) fn sqlite(
+    at: &SqliteAt,
+    options: &Options,
+) -> Result<(Sqlite, Vec<String>, bool), CouldNot> {
     let place = Location::Sqlite(at.clone()).to_string();
     let path = absolute(&at.path);
     let (read_only, makes) = match options.mode {
@@ -84,16 +97,13 @@ pub fn open(at: &SqliteAt, options: &Options) -> Result<Opened, CouldNot> {
         deadline,
         suspects: Vec::new(),
     };
-    Ok(Opened {
-        store: Box::new(Sqlite {
-            site,
-            identity,
-            before_commit,
-            session: Mutex::new(session),
-        }),
-        warnings,
-        created,
-    })
+    let store = Sqlite {
+        site,
+        identity,
+        before_commit,
+        session: Mutex::new(session),
+    };
+    Ok((store, warnings, created))
 }
 
 impl Site {
