@@ -156,6 +156,9 @@ impl Store for Sqlite {
     }
 
     fn append(&self, append: &Append, within: Duration) -> End {
+        if self.site.read_only {
+            return End::NotCommitted(self.site.for_reading());
+        }
         let mut session = self.session(within);
         // A write to a file that lost its place would be found by nobody (STO-9).
         if let Err(error) = self.site.still() {

@@ -26,7 +26,8 @@ pub struct Site {
     place: String,
     /// The file that was opened first: every other connection must be to it.
     opened: FileId,
-    read_only: bool,
+    /// Whether nothing may be written through it.
+    pub read_only: bool,
 }
 
 /// What was seen of a file that is read as one that does not change (STO-10).
@@ -271,6 +272,15 @@ impl Site {
         CouldNot {
             reason: Reason::Unreachable,
             message: format!("{}: another store was put in its place", self.place),
+            hint: None,
+        }
+    }
+
+    /// A write to a store that was opened to look at.
+    pub fn for_reading(&self) -> CouldNot {
+        CouldNot {
+            reason: Reason::Denied,
+            message: format!("{}: it was opened for reading only", self.place),
             hint: None,
         }
     }
