@@ -73,21 +73,6 @@ fn counted<T>(what: impl FnOnce() -> T) -> (T, u32) {
     (answer, CALLS.get() - before)
 }
 
-/// The store as another process would find it if this one and the last connection to it died now.
-fn after_a_crash(home: &Home) -> std::sync::Arc<dyn Store> {
-    let other = home.directory().join("crashed");
-    std::fs::create_dir_all(&other).unwrap();
-    for suffix in ["", "-wal"] {
-        let name = format!("effects.db{suffix}");
-        let from = home.directory().join(&name);
-        std::fs::copy(from, other.join(&name)).unwrap();
-    }
-    open_at(&other.join("effects.db"), Mode::Write)
-        .unwrap()
-        .store
-        .into()
-}
-
 /// A write of each kind, on keys of one store.
 fn writes(store: &dyn Store) -> Vec<(Key, Command, Answer)> {
     let begun = granted(store, &key("begin"), "a");
@@ -111,7 +96,7 @@ fn the_trap_is_real_and_the_re_read_closes_it() {
     granted(&*store, &key("first"), "a");
     let done = failing(0, u32::MAX, || handle(&*store, &key("k"), reserve("a")));
     assert!(matches!(done, Done::Unknown(_)), "{done:?}");
-    assert!(record(&*after_a_crash(&home), &key("k")).is_some());
+    assert!(record(&*home.after_a_crash(), &key("k")).is_some());
     // With an fsync that works again the checkpoint goes through, and absence is stable.
     assert_eq!(
         store
@@ -120,7 +105,7 @@ fn the_trap_is_real_and_the_re_read_closes_it() {
             .record,
         None
     );
-    assert_eq!(record(&*after_a_crash(&home), &key("k")), None);
+    assert_eq!(record(&*home.after_a_crash(), &key("k")), None);
 }
 
 #[test]
@@ -134,7 +119,7 @@ fn one_failed_fsync_is_settled_by_the_second_try() {
         assert_eq!(answered(done).0, good, "{key}");
         assert_eq!(events(&*store, &key).len(), before + 1, "{key}");
         let here = record(&*store, &key);
-        assert_eq!(record(&*after_a_crash(&home), &key), here, "{key}");
+        assert_eq!(record(&*home.after_a_crash(), &key), here, "{key}");
     }
     let last = record(&*store, &key("settle"));
     drop(store);

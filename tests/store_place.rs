@@ -168,12 +168,15 @@ fn a_store_that_is_gone_at_the_next_boot_is_warned_about() {
 
 /// An append of `bytes` of output to a running effect.
 fn large(store: &dyn Store, name: &str, bytes: usize) -> Append {
-    let found = store.load(&key(name), Ask::Last, WITHIN).unwrap();
-    let event = found.event.clone().unwrap();
-    let mut next = found.record.clone().unwrap();
+    let found = store.load(&key(name), Ask::Last, WITHIN);
+    let (Ok(found), name) = (found, key(name)) else {
+        panic!("it cannot be read");
+    };
+    let (Some(mut next), Some(mut row)) = (found.record.clone(), found.event.clone()) else {
+        panic!("{name} is not there");
+    };
     next.revision += 1;
     next.write_id = host::write_id();
-    let mut row = event;
     row.revision = next.revision;
     row.write_id = next.write_id;
     Append {

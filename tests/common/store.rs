@@ -47,6 +47,18 @@ impl Home {
     pub fn store(&self) -> Arc<dyn Store> {
         self.open(Mode::Create).unwrap().store.into()
     }
+
+    /// The store as another process would find it if the last one that has it open died now: the
+    /// index of its log is gone, and the log is read anew.
+    pub fn after_a_crash(&self) -> Arc<dyn Store> {
+        let other = self.directory().join("crashed");
+        std::fs::create_dir_all(&other).unwrap();
+        for name in ["effects.db", "effects.db-wal"] {
+            std::fs::copy(self.directory().join(name), other.join(name)).unwrap();
+        }
+        let path = other.join("effects.db");
+        open_at(&path, Mode::Write).unwrap().store.into()
+    }
 }
 
 pub fn open_at(path: &Path, mode: Mode) -> Result<Opened, CouldNot> {

@@ -195,7 +195,6 @@ impl Store for Sqlite {
 
     fn reread(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
         let mut session = self.session(within);
-        self.site.still()?;
         let deadline = session.deadline.clone();
         let fresh = deadline
             .insist(|| {
@@ -373,6 +372,15 @@ mod tests {
             store.reread(&other, Ask::Nothing, within).unwrap().record,
             None
         );
+
+        // It landed and moved on: the history tells of it, and may be gone as well.
+        let moved_on = "UPDATE effects SET write_id=zeroblob(16) WHERE effect_key='k'";
+        let back = "UPDATE effects SET write_id=?1 WHERE effect_key='k'";
+        let other = Connection::open(&path).unwrap();
+        other.execute(moved_on, []).unwrap();
+        assert!(store.reread(&key, Ask::Nothing, within).is_ok());
+        store.reread(&key, Ask::Revision(1), within).unwrap_err();
+        other.execute(back, [record.write_id.0.as_bytes()]).unwrap();
 
         reader.execute_batch("ROLLBACK").unwrap();
         let found = store.reread(&key, Ask::Nothing, within).unwrap();
