@@ -2,28 +2,20 @@
 mod common;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 
 use common::store::{
-    Home, WITHIN, answered, begin, child, child_store, events, granted, handle_within, key,
-    open_at, record, reserve, running, settle,
+    Home, Mount, WITHIN, answered, begin, child, child_store, events, granted, handle_within, key,
+    open_at, record, refused, reserve, running, settle,
 };
 use ctrlrun::drive::host;
 use ctrlrun::plan::effect::{Answer, Verdict};
 use ctrlrun::plan::protocol::{Captured, Done, Kept};
-use ctrlrun::store::{Append, Ask, CouldNot, End, Mode, Reason, Store, Stream};
+use ctrlrun::store::{Append, Ask, End, Mode, Reason, Store, Stream};
 use nix::sys::resource::{Resource, setrlimit};
 
 const SHORT: std::time::Duration = std::time::Duration::from_millis(300);
-
-fn refused(path: &Path, mode: Mode) -> CouldNot {
-    match open_at(path, mode) {
-        Ok(_) => panic!("{} was opened", path.display()),
-        Err(error) => error,
-    }
-}
 
 /// A reserve and a settle on a store whose file lost its place: neither writes anything.
 fn writes_nothing(store: &dyn Store, holder: ctrlrun::plan::effect::Holder) {
@@ -96,28 +88,6 @@ fn a_symbolic_link_is_another_spelling_of_one_path() {
     assert_eq!(record(&*other, &key("k")), record(&*one, &key("k")));
     let answer = handle_within(&*other, &key("k"), reserve("b"), WITHIN);
     assert_ne!(answered(answer).0, Answer::Granted);
-}
-
-/// A mount that is undone when it goes.
-struct Mount(PathBuf);
-
-impl Mount {
-    /// `None` where this process may not mount.
-    fn new(arguments: &[&str], at: &Path) -> Option<Self> {
-        let mut command = Command::new("mount");
-        command.args(arguments).arg(at).stderr(Stdio::null());
-        let mounted = command.status().is_ok_and(|status| status.success());
-        if !mounted {
-            println!("inconclusive: nothing can be mounted here");
-        }
-        mounted.then(|| Self(at.to_owned()))
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        Command::new("umount").arg("-l").arg(&self.0).status().ok();
-    }
 }
 
 #[test]

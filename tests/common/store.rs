@@ -1,7 +1,12 @@
 //! Stores for tests: real SQLite files in directories of their own.
 #![allow(dead_code, reason = "each test file uses some of it")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+use std::collections::BTreeMap;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command as Process, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +18,9 @@ use ctrlrun::plan::effect::{
 use ctrlrun::plan::expect::StreamState;
 use ctrlrun::plan::key::{Fingerprint, Key};
 use ctrlrun::plan::protocol::Done;
-use ctrlrun::store::{Ask, CouldNot, Location, Mode, Opened, Options, Store, open};
+use ctrlrun::store::{
+    Ask, CouldNot, Filter, Flow, Listed, Location, Mode, Opened, Options, Store, open,
+};
 use tempfile::TempDir;
 
 /// Long enough for every exchange of a test.
@@ -52,9 +59,9 @@ impl Home {
     /// index of its log is gone, and the log is read anew.
     pub fn after_a_crash(&self) -> Arc<dyn Store> {
         let other = self.directory().join("crashed");
-        std::fs::create_dir_all(&other).unwrap();
+        fs::create_dir_all(&other).unwrap();
         for name in ["effects.db", "effects.db-wal"] {
-            std::fs::copy(self.directory().join(name), other.join(name)).unwrap();
+            fs::copy(self.directory().join(name), other.join(name)).unwrap();
         }
         let path = other.join("effects.db");
         open_at(&path, Mode::Write).unwrap().store.into()
@@ -193,8 +200,8 @@ pub fn key(text: &str) -> Key {
 
 /// This test binary again, running only its test `name`, which does its part where it finds
 /// `CTRLRUN_TEST_STORE` set, and nothing otherwise.
-pub fn child(name: &str, store: &Path) -> std::process::Command {
-    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+pub fn child(name: &str, store: &Path) -> Process {
+    let mut command = Process::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
         .env(CHILD, store);
@@ -207,3 +214,66 @@ pub fn child_store() -> Option<PathBuf> {
 }
 
 const CHILD: &str = "CTRLRUN_TEST_STORE";
+
+/// Every file of a directory: name, mode, and a digest of its content. SQLite's index is left out,
+/// since readers lock in it, and so is an empty log, which may appear where a reader was.
+pub fn files(directory: &Path) -> BTreeMap<PathBuf, (u32, u64)> {
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.to_string_lossy().into_owned();
+        let content = fs::read(&path).unwrap_or_default();
+        if name.ends_with("-shm") || (name.ends_with("-wal") && content.is_empty()) {
+            continue;
+        }
+        let mut digest = DefaultHasher::new();
+        content.hash(&mut digest);
+        let mode = fs::metadata(&path).unwrap().mode();
+        all.insert(path, (mode, digest.finish()));
+    }
+    all
+}
+
+/// The error of opening what must not be opened.
+pub fn refused(path: &Path, mode: Mode) -> CouldNot {
+    match open_at(path, mode) {
+        Ok(_) => panic!("{} was opened", path.display()),
+        Err(error) => error,
+    }
+}
+
+/// The keys of all its records.
+pub fn list(store: &dyn Store) -> Vec<String> {
+    let mut keys = Vec::new();
+    let mut each = |listed| {
+        keys.push(match listed {
+            Listed::Record(shown) => shown.record.key.to_string(),
+            Listed::Unreadable { key, why } => panic!("{key}: {why}"),
+        });
+        Flow::Continue
+    };
+    store.list(&Filter::default(), &mut each, WITHIN).unwrap();
+    keys
+}
+
+/// A mount that is undone when it goes.
+pub struct Mount(PathBuf);
+
+impl Mount {
+    /// `None` where this process may not mount.
+    pub fn new(arguments: &[&str], at: &Path) -> Option<Self> {
+        let mut command = Process::new("mount");
+        command.args(arguments).arg(at).stderr(Stdio::null());
+        let mounted = command.status().is_ok_and(|status| status.success());
+        if !mounted {
+            println!("inconclusive: nothing can be mounted here");
+        }
+        mounted.then(|| Self(at.to_owned()))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        Process::new("umount").arg("-l").arg(&self.0).status().ok();
+    }
+}
