@@ -163,6 +163,26 @@ fn another_s_interrupted_transaction_is_not_rolled_back() {
 }
 
 #[test]
+fn a_store_whose_making_was_cut_off_is_made_anew() {
+    // STO-5: the process died in the COMMIT that makes the schema, with page 1 written and no other.
+    let (home, whole, cut) = (Home::new(), Home::new(), Home::new());
+    let tool = Connection::open(home.path()).unwrap();
+    tool.execute_batch(
+        "PRAGMA cache_size=1; BEGIN EXCLUSIVE; CREATE TABLE a(b);
+         INSERT INTO a VALUES(zeroblob(99999)); INSERT INTO a VALUES(zeroblob(99999))",
+    )
+    .unwrap();
+    let journal = |path: PathBuf| format!("{}-journal", path.display());
+    fs::copy(journal(home.path()), journal(cut.path())).unwrap();
+    whole.store();
+    let page = fs::read(whole.path()).unwrap();
+    fs::write(cut.path(), &page[..4_096]).unwrap();
+    let opened = cut.open(Mode::Create).unwrap();
+    assert!(opened.created);
+    granted(&*opened.store, &key("k"), "a");
+}
+
+#[test]
 fn a_newer_schema_is_refused_at_every_use() {
     // STO-4: at open, and by every verb of a store that was open when it was moved forward.
     let home = Home::new();

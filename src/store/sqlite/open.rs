@@ -82,8 +82,10 @@ pub(super) fn sqlite(
         read_only,
     };
     let understood = |fault| could_not(fault, &site.place, || place::barrier(&site.path));
-    let (opening, created) = deadline
-        .insist(|| site.first(&deadline, options.mode))
+    // Kept over the tries: one may make the schema and then find the next thing busy.
+    let mut created = false;
+    let opening = deadline
+        .insist(|| site.first(&deadline, options.mode, &mut created))
         .map_err(understood)?;
     let mark = schema::mark(&opening.connection).map_err(understood)?;
     let identity = Identity {
@@ -109,36 +111,34 @@ pub(super) fn sqlite(
 
 impl Site {
     /// The first connection: it finds out what the file is, and makes the schema if it may.
-    fn first(&self, deadline: &Deadline, mode: Mode) -> Result<(Opening, bool), Fault> {
+    fn first(&self, deadline: &Deadline, mode: Mode, created: &mut bool) -> Result<Opening, Fault> {
         self.spare_what_is_not_ours()?;
         let opening = self.raw(deadline)?;
         let connection = &opening.connection;
-        let made = match (schema::standing(connection)?, mode) {
+        match (schema::standing(connection)?, mode) {
             (Standing::Empty, Mode::Create | Mode::Scratch) => {
-                schema::migrate(connection, deadline, mode == Mode::Scratch)?
+                *created |= schema::migrate(connection, deadline, mode == Mode::Scratch)?;
             }
             (Standing::Empty, Mode::Read | Mode::Write | Mode::Upgrade) => {
                 return Err(missing(&self.place, "the file is empty, and not yet a store").into());
             }
             (Standing::Ours(version), Mode::Upgrade) if version < schema::VERSION => {
                 schema::migrate(connection, deadline, false)?;
-                false
             }
             (
                 Standing::Ours(version),
                 Mode::Read | Mode::Write | Mode::Create | Mode::Scratch | Mode::Upgrade,
             ) => {
                 schema::check(version, &self.place, &self.upgrade())?;
-                false
             }
             (Standing::Foreign, _) => {
                 // Ours may be the last connection to it: its log is not ours to checkpoint.
                 connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
                 return Err(self.not_ours().into());
             }
-        };
+        }
         self.settings(connection)?;
-        Ok((opening, made))
+        Ok(opening)
     }
 
     /// A further connection, to the same file.
@@ -179,16 +179,26 @@ impl Site {
     /// Opening a database beside which an interrupted transaction lies rolls that back. Where it is
     /// another program's, that is not ours to do, so the file is looked at first as it lies there.
     fn spare_what_is_not_ours(&self) -> Result<(), Fault> {
-        let failed = |error: Errno| from_io(&self.place, "", error.into());
-        if place::beside(&self.path, "-journal")
-            .map_err(failed)?
-            .is_none()
-        {
+        let look = |suffix| {
+            place::beside(&self.path, suffix)
+                .map_err(|error| Fault::Known(from_io(&self.place, "", error.into())))
+        };
+        let before = (look("")?, look("-journal")?);
+        if before.1.is_none() {
             return Ok(());
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
         let as_it_lies = Connection::open_with_flags(immutable(&self.path), flags)?;
-        match schema::standing(&as_it_lies)? {
+        // Of our own schema, cut off, perhaps only page 1 was written, and it names more pages than
+        // there are: read it all the same.
+        as_it_lies.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, true)?;
+        let standing = schema::standing(&as_it_lies);
+        if (look("")?, look("-journal")?) != before {
+            // The transaction was not interrupted, but somebody's who is at it: nothing that was
+            // read without a lock counts.
+            return Err(self.moved_meanwhile());
+        }
+        match standing? {
             Standing::Foreign => Err(self.not_ours().into()),
             // Our own schema, cut off while it was made: page 1, with our mark, is written first.
             Standing::Empty | Standing::Ours(_) => Ok(()),
