@@ -27,7 +27,7 @@ fn writes_nothing(store: &dyn Store, holder: ctrlrun::plan::effect::Holder) {
         let Done::CouldNot(error) = done else {
             panic!("{done:?}");
         };
-        assert_eq!(error.reason, Reason::Unreachable, "{error:?}");
+        assert_eq!(error.reason, Reason::Moved, "{error:?}");
     }
     // Nor does a re-read take what it finds at the path for the store.
     assert!(store.reread(&key("k"), Ask::Last, SHORT).is_err());

@@ -260,7 +260,7 @@ fn a_begin_that_landed_and_came_into_doubt_starts_nothing() {
     // CMT-10, second row: what grants something is the planner's to judge.
     for (word, good) in [
         (Verdict::Failed, Answer::Start),
-        (Verdict::Committed, Answer::Refused(Refusal::Ambiguous)),
+        (Verdict::Committed, Answer::Refused(Refusal::NotOurs)),
     ] {
         let home = Home::new();
         let store = home.store();

@@ -136,6 +136,15 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> Exit {
     })
 }
 
+/// What is told after a bug of ours; the standard library has said where it was.
+#[must_use]
+pub fn after_a_panic() -> Exit {
+    say(
+        "internal error, a bug in ctrlrun: look at the effect (ctrlrun show KEY) before anything else",
+    );
+    error::Kind::Internal.exit()
+}
+
 /// The tree of commands.
 #[must_use]
 pub fn command() -> clap::Command {

@@ -152,6 +152,8 @@ pub enum Reason {
     Busy,
     /// Out of reach: cannot be opened, I/O error, disk full.
     Unreachable,
+    /// The store's path leads elsewhere now: what would be written, nobody would find again.
+    Moved,
     /// The store may not be written, or read, by this user.
     Denied,
     /// The store is not there.
@@ -168,7 +170,7 @@ impl Reason {
     pub fn may_pass(self) -> bool {
         match self {
             Self::Busy | Self::Unreachable => true,
-            Self::Denied | Self::Missing | Self::Unfit | Self::Damaged => false,
+            Self::Moved | Self::Denied | Self::Missing | Self::Unfit | Self::Damaged => false,
         }
     }
 }

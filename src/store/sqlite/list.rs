@@ -120,10 +120,14 @@ impl<'a> Listing<'a> {
             values.extend(value);
         };
         if unsettled {
-            also("e.state IN ('reserved','executing','ambiguous')", None);
+            // A state that this binary does not know is not settled for it: it is named, not missed.
+            also("e.state NOT IN ('committed','failed')", None);
         }
         if filter.stuck {
-            also("(e.state='ambiguous' OR e.lease_expires_at<=?)", Some(Value::Integer(now.0)));
+            also(
+                "(e.state NOT IN ('reserved','executing') OR e.lease_expires_at<=?)",
+                Some(Value::Integer(now.0)),
+            );
         }
         if let Some(key) = &filter.key {
             let key = key.as_str().as_bytes().to_vec();
