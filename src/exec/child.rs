@@ -359,7 +359,7 @@ impl Child {
             Ok(Some(exit)) => self.exit = Some(exit),
             Err(_) => self.exit = Some(Exit::Lost),
         }
-        reap::unregister(pid);
+        reap::note_collected(pid);
         self.ended = boottime();
         reap::strangers(self.group());
     }
@@ -499,10 +499,8 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        if self.exit.is_none() {
-            // Nobody waits for it any more: it is collected like an inherited one.
-            reap::unregister(self.pid.as_raw_pid());
-        }
+        // If it runs, nobody waits for it any more: it is collected like an inherited one.
+        reap::unregister(self.pid.as_raw_pid(), self.exit.is_some());
     }
 }
 

@@ -128,9 +128,7 @@ impl Family {
             children.filter(|pid| !reap::is_registered(*pid)).collect()
         });
         // An orphan still in the group of another child of ours is that one's.
-        let anothers = |p: &Process| {
-            p.group != self.child && reap::is_registered(p.group) && Some(p.group) != self.own_group
-        };
+        let anothers = |p: &Process| p.group != self.child && reap::is_group_of_ours(p.group);
         // Nobody descends from a child who is older: as PID 1 we inherit such.
         let started = ticks(self.started);
         let mut tree: HashSet<i32> = HashSet::from([self.child]);

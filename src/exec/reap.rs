@@ -24,8 +24,16 @@ use std::{
 use super::Exit;
 
 static GATE: RwLock<()> = RwLock::new(());
-static OURS: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+static OURS: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 static ADOPTING: AtomicBool = AtomicBool::new(false);
+
+/// A child that a `Child` stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Entry {
+    pid: i32,
+    /// Its pid may be another's by now. As the number of its group it stands while that has members.
+    collected: bool,
+}
 
 /// Held while a child is started and entered in the register.
 pub(super) struct Starting(
@@ -40,25 +48,44 @@ pub(super) fn starting() -> Starting {
 impl Starting {
     /// Enters a new child.
     pub(super) fn register(self, pid: i32) {
-        ours().push(pid);
+        ours().push(Entry {
+            pid,
+            collected: false,
+        });
     }
 }
 
-fn ours() -> MutexGuard<'static, Vec<i32>> {
+fn ours() -> MutexGuard<'static, Vec<Entry>> {
     OURS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes a child that was collected, or is no longer waited for, out of the register.
-pub(super) fn unregister(pid: i32) {
+/// Notes that the child was collected: its pid is free.
+pub(super) fn note_collected(pid: i32) {
     let mut ours = ours();
-    if let Some(at) = ours.iter().position(|p| *p == pid) {
+    let running = |entry: &&mut Entry| entry.pid == pid && !entry.collected;
+    if let Some(entry) = ours.iter_mut().find(running) {
+        entry.collected = true;
+    }
+}
+
+/// Takes a child out of the register: its end is told, or it is no longer waited for.
+pub(super) fn unregister(pid: i32, collected: bool) {
+    let mut ours = ours();
+    if let Some(at) = ours.iter().position(|e| *e == Entry { pid, collected }) {
         ours.swap_remove(at);
     }
 }
 
-/// Whether a `Child` in this process has that pid.
+/// Whether a `Child` in this process stands for that pid.
 pub(super) fn is_registered(pid: i32) -> bool {
-    ours().contains(&pid)
+    let ours = ours();
+    ours.iter()
+        .any(|entry| entry.pid == pid && !entry.collected)
+}
+
+/// Whether a `Child` in this process, whose end is not told yet, has or had that pid, and so perhaps that group.
+pub(super) fn is_group_of_ours(group: i32) -> bool {
+    ours().iter().any(|entry| entry.pid == group)
 }
 
 /// This process is a wrapper: every child of it that no `Child` stands for is inherited.
@@ -157,7 +184,7 @@ pub(super) fn inherited() -> Option<Vec<i32>> {
     pids.sort_unstable();
     pids.dedup();
     let ours = ours();
-    pids.retain(|pid| !ours.contains(pid));
+    pids.retain(|pid| !ours.iter().any(|e| e.pid == *pid && !e.collected));
     Some(pids)
 }
 
