@@ -1,5 +1,7 @@
 //! Time-outs, ending on purpose, and what is said of descendants.
 
+#![expect(clippy::expect_used, reason = "helpers of tests, outside #[test]")]
+
 mod exec_support;
 
 use std::{path::Path, time::Duration};

@@ -1,5 +1,7 @@
 //! Output: byte for byte, bounded, whatever our reader does.
 
+#![expect(clippy::expect_used, reason = "helpers of tests, outside #[test]")]
+
 mod exec_support;
 
 use std::{

@@ -1,5 +1,7 @@
 //! Signals to a process that stands for one command, without a terminal.
 
+#![expect(clippy::expect_used, reason = "helpers of tests, outside #[test]")]
+
 mod exec_support;
 #[path = "exec_support/wrapper.rs"]
 mod wrapper_process;

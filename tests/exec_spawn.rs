@@ -1,5 +1,7 @@
 //! Starting a command: what it gets, and what a failure proves.
 
+#![expect(clippy::expect_used, reason = "helpers of tests, outside #[test]")]
+
 mod exec_support;
 
 use std::{
