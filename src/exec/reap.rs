@@ -158,8 +158,7 @@ pub(super) fn any_children() -> bool {
 /// Collects what has ended and is no `Child`: everything where this process is a wrapper, else
 /// only what is in the child's own process group.
 pub(super) fn strangers(own_group: Option<i32>) {
-    // Somebody is starting or collecting: what is left here is collected the next time.
-    let Ok(_gate) = GATE.try_write() else { return };
+    let _gate = GATE.write().unwrap_or_else(PoisonError::into_inner);
     let (kind, id) = match own_group {
         _ if ADOPTING.load(Relaxed) => (libc::P_ALL, 0),
         Some(group) => (libc::P_PGID, group),
