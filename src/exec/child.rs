@@ -117,7 +117,10 @@ impl Child {
         // child to receive it, or while it was not yet itself.
         if let Some(signals) = child.signals {
             for arrival in signals.arrivals().0 {
-                child.send(arrival);
+                // But one that runs already may have made one itself.
+                if own_group || !arrival.was_made_by(spawned.pid) {
+                    child.send(arrival);
+                }
             }
         }
         Ok(child)
@@ -290,7 +293,7 @@ impl Child {
                 {
                     ending.kill_at = boottime();
                 }
-            } else if self.own_group || !arrival.reached_child_in_our_group(pid) {
+            } else if self.own_group || !(arrival.came_to_our_group() || arrival.was_made_by(pid)) {
                 self.send(arrival);
             }
         }

@@ -16,7 +16,7 @@ use std::{
     fs, io,
     mem::MaybeUninit,
     sync::{
-        Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
+        Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
@@ -81,11 +81,6 @@ pub(super) fn is_registered(pid: i32) -> bool {
     let ours = ours();
     ours.iter()
         .any(|entry| entry.pid == pid && !entry.collected)
-}
-
-/// Whether a `Child` in this process, whose end is not told yet, has or had that pid, and so perhaps that group.
-pub(super) fn is_group_of_ours(group: i32) -> bool {
-    ours().iter().any(|entry| entry.pid == group)
 }
 
 /// This process is a wrapper: every child of it that no `Child` stands for is inherited.
@@ -158,7 +153,7 @@ pub(super) fn any_children() -> bool {
 /// Collects what has ended and is no `Child`: everything where this process is a wrapper, else
 /// only what is in the child's own process group.
 pub(super) fn strangers(own_group: Option<i32>) {
-    let _gate = GATE.write().unwrap_or_else(PoisonError::into_inner);
+    let _quiet = quiet();
     let (kind, id) = match own_group {
         _ if ADOPTING.load(Relaxed) => (libc::P_ALL, 0),
         Some(group) => (libc::P_PGID, group),
@@ -172,19 +167,29 @@ pub(super) fn strangers(own_group: Option<i32>) {
     }
 }
 
-/// The direct children of this process that no `Child` stands for, zombies included.
-/// None: the kernel does not tell.
-pub(super) fn inherited() -> Option<Vec<i32>> {
-    // No child of ours is half started while we look.
-    let _gate = GATE.write().unwrap_or_else(PoisonError::into_inner);
-    let mut pids = list_children()?;
-    // A child that is collected while the kernel lists can make it skip another: look twice.
-    pids.extend(list_children()?);
-    pids.sort_unstable();
-    pids.dedup();
-    let ours = ours();
-    pids.retain(|pid| !ours.iter().any(|e| e.pid == *pid && !e.collected));
-    Some(pids)
+/// While this is held no child of ours is started and nothing inherited is collected.
+pub(super) struct Quiet(
+    #[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>,
+);
+
+/// See [`Quiet`]; waits for what is being started.
+pub(super) fn quiet() -> Quiet {
+    Quiet(GATE.write().unwrap_or_else(PoisonError::into_inner))
+}
+
+impl Quiet {
+    /// The pids of all children whose `Child` still exists, collected ones too: their groups may stand.
+    pub(super) fn known(&self) -> Vec<i32> {
+        ours().iter().map(|entry| entry.pid).collect()
+    }
+
+    /// Whether any direct child of this process, zombies included, is not among `known`. None: the
+    /// kernel does not tell.
+    pub(super) fn any_inherited(&self, known: &[i32]) -> Option<bool> {
+        // A child that is collected while the kernel lists can make it skip another: look twice.
+        let (first, second) = (list_children()?, list_children()?);
+        Some(first.iter().chain(&second).any(|pid| !known.contains(pid)))
+    }
 }
 
 fn list_children() -> Option<Vec<i32>> {

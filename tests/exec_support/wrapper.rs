@@ -23,11 +23,16 @@ pub fn be_wrapper() {
         return;
     };
     let dir = PathBuf::from(env::var_os("WRAPPER_DIR").expect("a directory"));
-    let signals = Signals::install().expect("handlers");
+    let background = env::var_os("WRAPPER_BACKGROUND").is_some();
+    let signals = (!background).then(|| Signals::install().expect("handlers"));
     std::fs::write(dir.join("ready"), format!("{}\n", std::process::id())).expect("write");
     if env::var_os("WRAPPER_HOLD").is_some() {
         until("go", || dir.join("go").exists());
-        std::fs::write(dir.join("pending"), format!("{:?}", signals.pending())).expect("write");
+        std::fs::write(
+            dir.join("pending"),
+            format!("{:?}", signals.map(|s| s.pending())),
+        )
+        .expect("write");
     }
     let mut line = sh("");
     if env::var_os("WRAPPER_PLAIN").is_some() {
@@ -61,7 +66,7 @@ pub fn be_wrapper() {
         line.timeout = Some(Duration::from_millis(ms));
         line.kill_after = Duration::from_millis(300);
     }
-    let mut child = Child::spawn(line, Some(&signals)).expect("start");
+    let mut child = Child::spawn(line, signals.as_ref()).expect("start");
     std::fs::write(dir.join("child"), format!("{}\n", child.pid())).expect("write");
     let Waited::Ended(end) = child.wait(Some(BOUND), None) else {
         panic!("no end");

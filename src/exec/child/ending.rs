@@ -144,6 +144,7 @@ impl Child {
         Family {
             child: self.pid.as_raw_pid(),
             own_group: self.group(),
+            collected: self.exit.is_some(),
             started: self.started,
         }
     }
