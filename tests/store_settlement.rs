@@ -258,10 +258,9 @@ fn a_reserve_that_landed_and_was_noted_upon_is_still_granted() {
 #[test]
 fn a_begin_that_landed_and_came_into_doubt_starts_nothing() {
     // CMT-10, second row: what grants something is the planner's to judge.
-    for (word, good) in [
-        (Verdict::Failed, Answer::Start),
-        (Verdict::Committed, Answer::Refused(Refusal::NotOurs)),
-    ] {
+    for (word, good) in
+        [(Verdict::Failed, Answer::Start), (Verdict::Committed, Answer::Refused(Refusal::NotOurs))]
+    {
         let home = Home::new();
         let store = home.store();
         let old = failed_once(&*store);
