@@ -153,7 +153,7 @@ impl Performer<'_, '_> {
             // The attempt never hands out the last step of a write.
             Performed::Over(_) => Box::new(crate::plan::protocol::Input::Paused),
         };
-        if let Some((_, after)) = point {
+        if let Some((_, Some(after))) = point {
             stop::here(after, scratch);
         }
         Came::Store(answer)
@@ -301,14 +301,14 @@ impl Performer<'_, '_> {
     }
 }
 
-/// The stop points before and after a step of ours.
-fn stops(step: &Step) -> Option<(Point, Point)> {
+/// The stop points before and after a step of ours. What follows a begin has a point of its own.
+fn stops(step: &Step) -> Option<(Point, Option<Point>)> {
     let Step::Append { append, .. } = step else {
         return None;
     };
     match append.history.first().map(|row| &row.event) {
-        Some(Event::Reserved(_)) => Some((Point::BeforeReserve, Point::AfterReserve)),
-        Some(Event::Began(_)) => Some((Point::BeforeBegin, Point::BeforeBegin)),
+        Some(Event::Reserved(_)) => Some((Point::BeforeReserve, Some(Point::AfterReserve))),
+        Some(Event::Began(_)) => Some((Point::BeforeBegin, None)),
         _ => None,
     }
 }
