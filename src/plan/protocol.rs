@@ -256,6 +256,8 @@ pub struct Handle {
     maybe_written: Vec<WriteId>,
     unknown_reservation: Option<Holder>,
     read_at: Moment,
+    /// What failed last in another way than by the end of the time.
+    failed: Option<CouldNot>,
     phase: Phase,
 }
 
@@ -294,6 +296,7 @@ impl Handle {
             budget,
             outputs: Vec::new(),
             maybe_written: Vec::new(),
+            failed: None,
             unknown_reservation: None,
             read_at: Moment(0),
             phase: Phase::Loading,
@@ -381,9 +384,23 @@ impl Handle {
 
     fn not_loaded(&mut self, error: CouldNot, at: Moment) -> Step {
         if error.reason.may_pass() && self.budget.spend(at) {
+            self.remember(error);
             return self.pause(Phase::Backoff);
         }
-        Step::Done(Done::CouldNot(error))
+        self.could_not(error)
+    }
+
+    fn remember(&mut self, error: CouldNot) {
+        if error.reason != Reason::Busy {
+            self.failed = Some(error);
+        }
+    }
+
+    /// The end without an answer. The last try often says only that the time was over: then what
+    /// used it up is told, a full disk for example.
+    fn could_not(&mut self, error: CouldNot) -> Step {
+        let told = self.failed.take().filter(|_| error.reason == Reason::Busy);
+        Step::Done(Done::CouldNot(told.unwrap_or(error)))
     }
 
     fn pause(&mut self, then: Phase) -> Step {
@@ -522,9 +539,10 @@ impl Handle {
             End::NotCommitted(error) => {
                 if error.reason.may_pass() && self.budget.spend(at) {
                     // The same row again: nothing was committed.
+                    self.remember(error);
                     return self.pause(Phase::Appending(pending));
                 }
-                Step::Done(Done::CouldNot(error))
+                self.could_not(error)
             }
             End::Unknown(error) if pending.tried_again => unknown(pending.unknown.unwrap_or(error)),
             End::Unknown(error) => {
