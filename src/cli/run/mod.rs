@@ -26,7 +26,7 @@ use ctrlrun::drive::spool::Spool;
 use ctrlrun::exec::{Signals, die_of_signal};
 use ctrlrun::plan::again::Again;
 use ctrlrun::plan::attempt::{Order, Outcome};
-use ctrlrun::plan::effect::{Refusal, Verdict};
+use ctrlrun::plan::effect::{Record, Refusal, Verdict};
 use ctrlrun::plan::expect::StreamState;
 use ctrlrun::store::stop;
 use uuid::Uuid;
@@ -51,7 +51,7 @@ const STOP_VARIABLE: &str = "CTRLRUN_STOP_AT";
 /// # Errors
 /// Every refusal, and every outcome but COMMITTED.
 pub fn run(args: RunArgs, global: &Global) -> Result<Exit, CliError> {
-    let mut report = Report::open(args.report.as_deref())?;
+    let mut report = Report::open(args.report.as_deref(), &args.key)?;
     let end = go(&args, global, &mut report);
     report.write(&end, global);
     match end.status {
@@ -118,8 +118,13 @@ fn try_go(args: &RunArgs, global: &Global, report: &mut Report) -> Result<End, C
              take will be told here only",
         ),
     }
-    let tools =
-        Tools { store: opened.store.as_ref(), spool: spool.as_ref(), signals: Some(&signals) };
+    let lost = |record: Option<&Record>| global.note(&tell::lost(&asked, record));
+    let tools = Tools {
+        store: opened.store.as_ref(),
+        spool: spool.as_ref(),
+        signals: Some(&signals),
+        lost: &lost,
+    };
     let command = command(args);
     let persisted = persist(
         args.expect,

@@ -415,6 +415,12 @@ impl Attempt {
                         };
                         return self.recorded(outcome);
                     }
+                    // Nothing ran: there is no outcome that could be missing, only a record that is
+                    // no longer ours, as Begin would have found it (EFF-13).
+                    Some(Recorded::Late | Recorded::Forgotten) if !self.ran => {
+                        let outcome = Outcome::Refused(not_ours(self.record.as_ref()));
+                        return self.recorded(outcome);
+                    }
                     Some(Recorded::Late) => NotRecorded::Late,
                     Some(Recorded::Forgotten) => NotRecorded::Forgotten,
                     None => return self.out_of_step(),
@@ -485,6 +491,20 @@ fn settled(settle: Settle, record: Option<&Record>) -> Outcome {
         | None => settle.verdict,
     };
     Outcome::Settled { verdict, ending: settle.ending }
+}
+
+/// Why nothing runs where the record has moved on.
+fn not_ours(record: Option<&Record>) -> Refusal {
+    match record.map(|record| record.state) {
+        Some(State::Ambiguous { .. }) => Refusal::Ambiguous,
+        Some(
+            State::Reserved { .. }
+            | State::Executing { .. }
+            | State::Committed { .. }
+            | State::Failed { .. },
+        )
+        | None => Refusal::NotOurs,
+    }
 }
 
 fn is_failure(input: &Input) -> bool {

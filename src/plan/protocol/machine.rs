@@ -22,6 +22,8 @@ pub struct Handle {
     maybe_written: Vec<WriteId>,
     unknown_reservation: Option<Holder>,
     read_at: Moment,
+    /// What failed last in another way than by the end of the time.
+    failed: Option<CouldNot>,
     phase: Phase,
     /// What is known of appends of ours whose answer did not come.
     unseen: Option<Unseen>,
@@ -74,6 +76,7 @@ impl Handle {
             budget,
             outputs: Vec::new(),
             maybe_written: Vec::new(),
+            failed: None,
             unknown_reservation: None,
             read_at: Moment(0),
             phase: Phase::Fresh,
@@ -163,18 +166,27 @@ impl Handle {
 
     fn not_loaded(&mut self, error: CouldNot, at: Moment) -> Step {
         if error.reason.may_pass() && self.budget.spend(at) {
+            self.remember(error);
             return self.pause(Phase::Backoff);
         }
         self.could_not(error)
     }
 
     /// Nothing more can be done. "Nothing was written" is said only where it is so: an append of
-    /// this command that is in the store, or may be, stays unknown (CMT-7).
-    fn could_not(&self, error: CouldNot) -> Step {
+    /// this command that is in the store, or may be, stays unknown (CMT-7). The last try often says
+    /// only that the time was over: then what used it up is told, a full disk for example.
+    fn could_not(&mut self, error: CouldNot) -> Step {
+        let told = self.failed.take().filter(|_| error.reason == Reason::Busy).unwrap_or(error);
         if self.unseen.is_some_and(|unseen| unseen.may_stand > 0) {
-            return unknown(error);
+            return unknown(told);
         }
-        Step::Done(Done::CouldNot(error))
+        Step::Done(Done::CouldNot(told))
+    }
+
+    fn remember(&mut self, error: CouldNot) {
+        if error.reason != Reason::Busy {
+            self.failed = Some(error);
+        }
     }
 
     fn pause(&mut self, then: Phase) -> Step {
@@ -332,6 +344,7 @@ impl Handle {
             End::NotCommitted(error) => {
                 if error.reason.may_pass() && self.budget.spend(at) {
                     // The same row again: nothing was committed.
+                    self.remember(error);
                     return self.pause(Phase::AppendingAgain(pending));
                 }
                 self.could_not(error)

@@ -59,7 +59,12 @@ pub(super) fn sqlite(
         Mode::Create | Mode::Scratch => (false, true),
     };
     let io_error = |error: Errno| from_io(&place, "", error.into());
+    // Looked at before the file: a database is made before its log.
+    let log = place::beside(&path, "-wal").map_err(io_error)?;
     if makes && place::status(&path).map_err(io_error)?.is_none() {
+        if log.is_some_and(|log| log.size > 0) {
+            return Err(orphan(&place));
+        }
         fit_for_a_database(existing(&path), &place, at.network)?;
         make_file(&path).map_err(|error| from_io(&place, "could not be made: ", error))?;
     }
@@ -305,6 +310,18 @@ fn missing(place: &str, what: &str) -> CouldNot {
         reason: Reason::Missing,
         message: format!("{place}: {what}"),
         hint: Some(format!("make it: {}", init(&quoted(place)))),
+    }
+}
+
+/// A log whose database is gone. SQLite would remove it for a new one, and with it commits that are
+/// nowhere else: the database that was taken away would have forgotten who runs what.
+fn orphan(place: &str) -> CouldNot {
+    CouldNot {
+        reason: Reason::Unfit,
+        message: format!(
+            "{place}: there is no database, but the log of one ({place}-wal) that holds commits"
+        ),
+        hint: Some("put the database back beside its log; they are moved together".to_owned()),
     }
 }
 
