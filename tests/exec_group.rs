@@ -150,10 +150,11 @@ fn ending_twice_and_ending_what_has_ended_is_nothing() {
 
 #[test]
 fn one_child_does_not_know_anothers_descendants() {
+    // An orphan: it has become a child of this very process.
     let dir = tempfile::tempdir().expect("dir");
     let file = dir.path().join("pid");
     let mut with_family = start(with_path(
-        sh("sleep 1000 & echo $! >\"$F\"; exec sleep 1000"),
+        sh("(sleep 1000 & echo $! >\"$F\"); exec sleep 1000"),
         "F",
         &file,
     ));
