@@ -12,7 +12,6 @@ use exec_support::{is_alive, number_in, until};
 use wrapper_process::{Wrapper, be_wrapper, counting, lines, send};
 
 #[test]
-#[ignore = "run by the other tests, as a process of its own"]
 fn wrapper() {
     be_wrapper();
 }
