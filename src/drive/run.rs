@@ -176,7 +176,10 @@ impl Performer<'_, '_> {
     }
 
     fn start(&mut self, holder: Holder, proven_failures: u64, not_after: Moment) -> Came {
-        let said = match OutcomeFile::create(self.command.outcome_dir.as_deref()) {
+        // Another user's runtime directory, or one that is full, is no reason not to run.
+        let made = OutcomeFile::create(self.command.outcome_dir.as_deref())
+            .or_else(|_| OutcomeFile::create(None));
+        let said = match made {
             Ok(said) => said,
             Err(error) => {
                 let detail = format!("could not be started: no outcome file can be made: {error}");

@@ -194,6 +194,15 @@ impl Stream {
         }
         let Some(pipe) = &self.pipe else { return };
         if self.buffer.is_empty() {
+            // Most commands say nothing: the end of the file needs no buffer.
+            if ioctl_fionread(pipe).is_ok_and(|bytes| bytes == 0) {
+                let mut probe = [0; 1];
+                return match rustix::io::read(pipe, &mut probe) {
+                    Ok(0) => self.pipe = None,
+                    Ok(_) => self.take(&probe),
+                    Err(_) => {}
+                };
+            }
             self.buffer = vec![0; CHUNK];
         }
         match rustix::io::read(pipe, &mut self.buffer[..CHUNK]) {
@@ -209,6 +218,15 @@ impl Stream {
                 self.pipe = None;
             }
         }
+    }
+
+    /// Bytes that came before there was a buffer.
+    fn take(&mut self, bytes: &[u8]) {
+        self.captured.push(bytes, self.cap);
+        self.buffer = vec![0; CHUNK];
+        self.buffer[..bytes.len()].copy_from_slice(bytes);
+        (self.from, self.to) = (0, bytes.len());
+        self.pass_on();
     }
 
     /// The sink is writable, or in trouble.

@@ -17,6 +17,7 @@ mod request;
 mod status;
 mod tell;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ctrlrun::drive::host;
@@ -213,8 +214,21 @@ fn command(args: &RunArgs) -> Command {
         capture: args.capture.bytes(),
         timeout: args.timeout,
         kill_after: args.kill_after,
-        outcome_dir: None,
+        outcome_dir: outcome_dir(),
     }
+}
+
+/// Where the outcome file is made: where the user says by TMPDIR, else in memory if there is such a
+/// place, since it need not outlive this process, and a file on a disk costs a run noticeably.
+fn outcome_dir() -> Option<PathBuf> {
+    let variable = |name: &str| {
+        let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
+        Some(PathBuf::from(value))
+    };
+    variable("TMPDIR")
+        .or_else(|| variable("XDG_RUNTIME_DIR"))
+        .or_else(|| Some(PathBuf::from("/dev/shm")))
+        .filter(|dir| dir.is_dir())
 }
 
 fn tell_between(between: &Between<'_>, asked: &Asked, opened: &Opened, global: &Global) {

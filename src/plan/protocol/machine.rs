@@ -21,6 +21,8 @@ pub struct Handle {
     /// The `write_id`s of this command's appends whose end was unknown at some time.
     maybe_written: Vec<WriteId>,
     unknown_reservation: Option<Holder>,
+    /// Whether loads bring the event along that this command's decision may hang on.
+    wants_evidence: bool,
     read_at: Moment,
     /// What failed last in another way than by the end of the time.
     failed: Option<CouldNot>,
@@ -78,6 +80,7 @@ impl Handle {
             maybe_written: Vec::new(),
             failed: None,
             unknown_reservation: None,
+            wants_evidence: false,
             read_at: Moment(0),
             phase: Phase::Fresh,
             unseen: None,
@@ -156,11 +159,46 @@ impl Handle {
 
     fn ask(&self) -> Ask {
         match &self.command {
+            Command::Begin(_) | Command::Settle(_) if !self.wants_evidence => Ask::Nothing,
             Command::Begin(begin) => Ask::Began(begin.holder.attempt),
             Command::Settle(settle) => Ask::Outcome(settle.outcome_id),
             Command::Resolve(_) | Command::Reopen { .. } => Ask::LastChange,
             Command::Probed(_) => Ask::Last,
             Command::Reserve(_) | Command::Renew { .. } | Command::Contend => Ask::Nothing,
+        }
+    }
+
+    /// Whether the history has a say in what comes next. In a run without mishap it has none: a
+    /// reservation of ours has not begun, and a record that still waits for our word has not got it.
+    fn history_matters(&self, found: &Found) -> bool {
+        let Some(record) = &found.record else {
+            return false;
+        };
+        match (&self.command, record.state) {
+            (Command::Begin(begin), State::Executing { .. }) => record.is_held_by(begin.holder),
+            (Command::Settle(settle), State::Reserved { .. } | State::Executing { .. }) => {
+                !record.is_held_by(settle.holder)
+            }
+            (
+                Command::Settle(_),
+                State::Committed { .. } | State::Failed { .. } | State::Ambiguous { .. },
+            ) => true,
+            (
+                Command::Begin(_),
+                State::Reserved { .. }
+                | State::Committed { .. }
+                | State::Failed { .. }
+                | State::Ambiguous { .. },
+            )
+            | (
+                Command::Reserve(_)
+                | Command::Renew { .. }
+                | Command::Resolve(_)
+                | Command::Reopen { .. }
+                | Command::Contend
+                | Command::Probed(_),
+                _,
+            ) => false,
         }
     }
 
@@ -195,6 +233,11 @@ impl Handle {
     }
 
     fn decide(&mut self, found: Found, fresh: WriteId, at: Moment) -> Step {
+        if !self.wants_evidence && self.history_matters(&found) {
+            // The same load again, with the one event that decides. From here on always so.
+            self.wants_evidence = true;
+            return self.load(at);
+        }
         let Decision { events, answer } = match self.held_to(&found) {
             Ok(()) => decide(&found, &self.command, &self.maybe_written),
             Err(conflict) => Decision {

@@ -202,6 +202,9 @@ impl Site {
             let readonly = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
             return Err(rusqlite::Error::SqliteFailure(readonly, None).into());
         }
+        // Else a statement that the partial index might have served is prepared twice: once more
+        // when its values are known.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         let synchronous = || connection.query_row("PRAGMA synchronous", [], |row| row.get(0));
         let journal = |sql| connection.query_row(sql, [], |row| row.get(0));
         let mut level: i64 = synchronous()?;
