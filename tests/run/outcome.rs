@@ -222,6 +222,15 @@ fn a_time_out_ends_the_whole_group(kind: Kind) {
     let (state, cause, ..) = recorded(&at, "k");
     assert_eq!((state.as_str(), cause.as_str()), ("ambiguous", "timeout"));
     assert!(!is_alive(grandchild), "what ignores TERM outlived KILL");
+    // Whatever it then exits with (EXE-3).
+    for code in [0, 3] {
+        let key = format!("code:{code}");
+        let script = format!("trap 'exit {code}' TERM; while :; do sleep 0.05; done");
+        let end = finish(&mut at.run(&key, &flags, &script));
+        assert_eq!(end.code, Some(124), "{end:?}");
+        let (state, cause, ..) = recorded(&at, &key);
+        assert_eq!((state.as_str(), cause.as_str()), ("ambiguous", "timeout"));
+    }
 }
 
 fn what_outlives_its_command_is_named_and_never_claimed_dead(kind: Kind) {
