@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use common::fill::Fill;
 use common::{TestEnv, finish};
+use ctrlrun::plan::effect::{ProbeAnswer, Verdict};
 use serde_json::Value;
 
 /// A store with an effect in every state.
@@ -22,7 +23,7 @@ fn every_state(env: &TestEnv) -> PathBuf {
     path
 }
 
-/// Ages and times, which differ from run to run, as `[AGE]` and `[TIME]`.
+/// Days and times as `[DAY]` and `[TIME]`, ages of some seconds as of none: they differ from run to run.
 fn timeless(text: &str) -> String {
     let mut words = Vec::new();
     for word in text.split(' ') {
@@ -36,7 +37,13 @@ fn timeless(text: &str) -> String {
         };
         words.push(word);
     }
-    words.join(" ")
+    let mut text = words.join(" ");
+    for seconds in 1..10 {
+        text = text
+            .replace(&format!(" {seconds} s "), " 0 s ")
+            .replace(&format!("({seconds} s "), "(0 s ");
+    }
+    text
 }
 
 fn lines(text: &str) -> Vec<Value> {
@@ -55,9 +62,23 @@ fn effects_lists_every_state_with_its_reason() {
     let env = TestEnv::new();
     every_state(&env);
     let out = env.run(["effects", "--state", "committed,failed,ambiguous"]);
-    insta::assert_snapshot!(out.all(&env), @"");
+    insta::assert_snapshot!(timeless(&out.all(&env)), @r"
+    exit 0
+    --- stdout
+    KEY            STATE      REV  ATTEMPT  AGE  WHERE   WHY
+    mail:1         COMMITTED    3        1  0 s  web-17  exited 0
+    mail:2         FAILED       3        1  0 s  web-17  exited 11
+    refund:txn_77  AMBIGUOUS    3        1  0 s  web-17  exited 28
+    ");
     let out = env.run(["ls", "--stuck"]);
-    insta::assert_snapshot!(out.all(&env), @"");
+    insta::assert_snapshot!(timeless(&out.all(&env)), @r"
+    exit 0
+    --- stdout
+    KEY              STATE              REV  ATTEMPT  AGE  WHERE   WHY
+    deploy:prod:881  EXECUTING, lapsed    2        1  0 s  web-17  lease ended, nobody has reported since
+    deploy:prod:882  RESERVED, lapsed     1        1  0 s  -       lease ended before it was begun: nothing ever ran
+    refund:txn_77    AMBIGUOUS            3        1  0 s  web-17  exited 28
+    ");
 }
 
 #[test]
@@ -141,10 +162,56 @@ fn show_says_what_ran_and_what_to_type() {
     let env = TestEnv::new();
     every_state(&env);
     let show = |key: &str| timeless(&env.run(["show", key]).all(&env));
-    insta::assert_snapshot!(show("refund:txn_77"), @"");
-    insta::assert_snapshot!(show("deploy:prod:881"), @"");
-    insta::assert_snapshot!(show("deploy:prod:882"), @"");
-    insta::assert_snapshot!(show("mail:1"), @"");
+    insta::assert_snapshot!(show("refund:txn_77"), @r"
+    exit 0
+    --- stdout
+    refund:txn_77   AMBIGUOUS (may have happened)   revision 3   attempt 1
+      ran      ./refund.sh, 2 arguments, on web-17 as deploy, pid 4121, in /srv, from [DAY] [TIME] to [TIME] (0 s ago)
+      ended    exited 28
+      stderr   curl: (28) Operation timed out
+      remote   22a25eac-f7c8-85b2-8334-a7e23c2abb93  (idempotency key: look for it at the remote)
+      labels   ticket=OPS-12
+
+    If it happened:      ctrlrun resolve refund:txn_77 --committed --expect 3 --reason ''
+    If it did not:       ctrlrun resolve refund:txn_77 --not-executed --expect 3 --reason ''
+    If you cannot tell:  leave it. It will not run by itself.
+    ");
+    insta::assert_snapshot!(show("deploy:prod:881"), @r"
+    exit 0
+    --- stdout
+    deploy:prod:881   EXECUTING, lapsed (may have happened)   revision 2   attempt 1
+      ran      ./refund.sh, 2 arguments, on web-17 as deploy, pid 4121, in /srv, since [DAY] [TIME] (0 s ago)
+      now      lease ended, nobody has reported since
+      remote   843c4765-a507-82b9-9fd4-1d47b092785f  (idempotency key: look for it at the remote)
+      labels   ticket=OPS-12
+
+    Look first:          the old process may still be running.
+    If it happened:      ctrlrun resolve deploy:prod:881 --committed --expect 2 --reason ''
+    If it did not:       ctrlrun resolve deploy:prod:881 --not-executed --expect 2 --reason ''
+    If you cannot tell:  leave it. It will not run by itself.
+    ");
+    insta::assert_snapshot!(show("deploy:prod:882"), @r"
+    exit 0
+    --- stdout
+    deploy:prod:882   RESERVED, lapsed (never started)   revision 1   attempt 1
+      ran      ./refund.sh, 2 arguments, never started
+      now      lease ended before it was begun: nothing ever ran
+      remote   cdea5fec-b6ac-830f-8aec-9f1330f0744c  (idempotency key: look for it at the remote)
+
+    Nothing ever ran:    ctrlrun resolve deploy:prod:882 --not-executed --expect 1 --reason ''
+    ");
+    insta::assert_snapshot!(show("mail:1"), @r"
+    exit 0
+    --- stdout
+    mail:1   COMMITTED (happened)   revision 3   attempt 1
+      ran      ./refund.sh, 2 arguments, on web-17 as deploy, pid 4121, in /srv, from [DAY] [TIME] to [TIME] (0 s ago)
+      ended    exited 0
+      stdout   5 bytes  (ctrlrun output mail:1)
+      remote   39320e00-f6bb-8d49-a5a7-70b9ab96d381  (idempotency key: look for it at the remote)
+      labels   ticket=OPS-12
+
+    If that is wrong:    ctrlrun resolve mail:1 --reopen --expect 3 --reason ''
+    ");
 }
 
 #[test]
@@ -217,7 +284,7 @@ fn show_check_tells_the_state_by_its_exit_status() {
 fn no_such_store_and_no_such_effect_are_told_apart_and_nothing_is_made() {
     // Case 32, STO-7, STO-11
     let env = TestEnv::new();
-    let absent = env.path("work/absent.db");
+    let absent = env.path("here/absent.db");
     for command in [
         vec!["show", "k"],
         vec!["effects"],
@@ -233,17 +300,32 @@ fn no_such_store_and_no_such_effect_are_told_apart_and_nothing_is_made() {
     assert!(!absent.exists());
     assert!(std::fs::read_dir(env.path("home")).unwrap().next().is_none());
     let out = env.run(["show", "k", "--store", "absent.db"]);
-    insta::assert_snapshot!(out.all(&env), @"");
-    insta::assert_snapshot!(env.run(["show", "k"]).all(&env), @"");
+    insta::assert_snapshot!(out.all(&env), @r"
+    exit 78
+    --- stderr
+    ctrlrun: no such store: [ROOT]/here/absent.db (from --store)
+    ctrlrun:   if it is to be made: ctrlrun init --store [ROOT]/here/absent.db
+    ");
+    insta::assert_snapshot!(env.run(["show", "k"]).all(&env), @r"
+    exit 78
+    --- stderr
+    ctrlrun: no such store: [ROOT]/home/.local/state/ctrlrun/effects.db (the default; CTRLRUN_STORE is not set)
+    ctrlrun:   it is made: by the first `ctrlrun run` of this user
+    ");
     every_state(&env);
-    insta::assert_snapshot!(env.run(["show", "refund:txn_78"]).all(&env), @"");
+    insta::assert_snapshot!(env.run(["show", "refund:txn_78"]).all(&env), @r"
+    exit 66
+    --- stderr
+    ctrlrun: no effect refund:txn_78 in [ROOT]/home/.local/state/ctrlrun/effects.db (the default; CTRLRUN_STORE is not set)
+    ctrlrun:   look: ctrlrun effects
+    ");
 }
 
 #[test]
 fn a_file_that_is_no_store_is_refused_and_left_as_it_was() {
     // STO-7, case 32
     let env = TestEnv::new();
-    let path = env.path("work/notes.txt");
+    let path = env.path("here/notes.txt");
     for content in ["", "these are my notes, and they are no store at all\n"] {
         std::fs::write(&path, content).unwrap();
         let out = env.run(["effects", "--store", "notes.txt"]);
@@ -321,7 +403,13 @@ fn history_is_told_in_order() {
     let env = TestEnv::new();
     every_state(&env);
     let out = env.run(["history", "refund:txn_77"]);
-    insta::assert_snapshot!(timeless(&out.all(&env)), @"");
+    insta::assert_snapshot!(timeless(&out.all(&env)), @r"
+    exit 0
+    --- stdout
+    1  RESERVED   [DAY] [TIME]  attempt 1: ./refund.sh, 2 arguments
+    2  EXECUTING             [TIME]  on web-17 as deploy, pid 4121
+    3  AMBIGUOUS             [TIME]  exited 28
+    ");
     let out = env.run(["history", "refund:txn_77", "--json", "--from", "2"]);
     let events = lines(&out.stdout);
     assert_eq!(events.len(), 2);
@@ -356,11 +444,22 @@ fn output_is_byte_for_byte_and_says_when_it_is_not_all() {
     let err = env.run(["logs", "refund:txn_77", "--stderr"]);
     assert_eq!(err.stdout, "curl: (28) Operation timed out\n");
     let none = env.run(["output", "deploy:prod:881"]);
-    insta::assert_snapshot!(none.all(&env), @"");
+    insta::assert_snapshot!(none.all(&env), @r"
+    exit 66
+    --- stderr
+    ctrlrun: deploy:prod:881: no stdout is stored in [ROOT]/home/.local/state/ctrlrun/effects.db (the default; CTRLRUN_STORE is not set)
+    ctrlrun:   the other stream: ctrlrun output deploy:prod:881 --stderr
+    ");
     assert_eq!(env.run(["output", "mail:1", "--attempt", "2"]).code, Some(66));
     let fill = Fill::open(&path, ctrlrun::store::Mode::Write);
     fill.truncated("big");
-    insta::assert_snapshot!(env.run(["output", "big"]).all(&env), @"");
+    insta::assert_snapshot!(env.run(["output", "big"]).all(&env), @r"
+    exit 0
+    --- stdout
+    beginend
+    --- stderr
+    ctrlrun: big: attempt 1 wrote 5,000 bytes; 9 bytes of them are stored: the rest, from the middle, is NOT here
+    ");
 }
 
 #[test]
@@ -390,8 +489,23 @@ fn a_late_word_that_contradicts_the_record_is_named() {
     let env = TestEnv::new();
     let fill = Fill::make(&env.default_store());
     let holder = fill.lapsed("k");
-    fill.resolve_committed("k", 2);
-    fill.settle("k", holder, ctrlrun::plan::effect::Verdict::Failed, 11, "", "");
+    fill.resolve("k", ProbeAnswer::Committed, 2);
+    fill.settle("k", holder, Verdict::Failed, 11, "", "");
     let shown = env.run(["show", "k"]).stdout;
     assert!(shown.contains("it did not happen (exited 11); that CONTRADICTS"), "{shown}");
+}
+
+#[test]
+fn an_attempt_that_never_began_is_no_proof_where_an_earlier_one_is_in_doubt() {
+    // CLI-16, EFF-7: "nothing ever ran" would lead a person to run it a second time.
+    let env = TestEnv::new();
+    let fill = Fill::make(&env.default_store());
+    let first = fill.lapsed("k");
+    fill.resolve("k", ProbeAnswer::NotExecuted, 2);
+    fill.never_begun("k");
+    fill.settle("k", first, Verdict::Committed, 0, "", "");
+    let shown = env.run(["show", "k"]).stdout;
+    assert!(shown.contains("may have happened"), "{shown}");
+    assert!(!shown.contains("othing ever ran"), "{shown}");
+    assert!(shown.contains("--committed"), "{shown}");
 }

@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use common::fill::Fill;
 use common::{Output, TestEnv};
+use ctrlrun::plan::effect::ProbeAnswer;
 
 fn stuck(env: &TestEnv) -> Fill {
     let fill = Fill::make(&env.default_store());
@@ -23,6 +24,25 @@ fn field(env: &TestEnv, key: &str, name: &str) -> serde_json::Value {
     let out = env.run(["show", key, "--json"]);
     let object: serde_json::Value = serde_json::from_str(&out.stdout).unwrap();
     object[name].clone()
+}
+
+#[test]
+fn a_person_cannot_sign_as_a_probe() {
+    // EFF-3: the row tells the one from the other by the name.
+    let env = TestEnv::new();
+    let output = env.run([
+        "resolve",
+        "k",
+        "--committed",
+        "--expect",
+        "3",
+        "--reason",
+        "r",
+        "--by",
+        "reconcile:x",
+    ]);
+    assert_eq!(output.code, Some(64));
+    assert!(output.stderr.contains("nothing was changed"));
 }
 
 #[test]
@@ -84,7 +104,7 @@ fn a_decision_is_taken_back() {
     // CLI-19, EFF-19
     let env = TestEnv::new();
     let fill = stuck(&env);
-    fill.resolve_committed("refund:txn_77", 3);
+    fill.resolve("refund:txn_77", ProbeAnswer::Committed, 3);
     let words = ["refund:txn_77", "--reopen", "--expect", "4", "--reason", "wrong account"];
     insta::assert_snapshot!(resolve(&env, &words).all(&env), @r"
     exit 0
@@ -99,7 +119,7 @@ fn somebody_was_faster_and_what_came_since_is_listed() {
     // Case 30, CLI-19: what was looked at is not what stands there now.
     let env = TestEnv::new();
     let fill = stuck(&env);
-    fill.resolve_committed("refund:txn_77", 3);
+    fill.resolve("refund:txn_77", ProbeAnswer::Committed, 3);
     let words = ["refund:txn_77", "--not-executed", "--expect", "3", "--reason", "no refund"];
     let out = resolve(&env, &words);
     assert_eq!(out.code, Some(79));
@@ -206,7 +226,7 @@ fn the_lines_that_are_printed_do_what_they_say() {
     // Case 46, CLI-4: typed as printed, with a reason filled in, for keys that a shell would mangle
     // and for a store that is not the default.
     let env = TestEnv::new();
-    let store = env.path("work/my store.db");
+    let store = env.path("here/my store.db");
     let fill = Fill::make(&store);
     for key in ["it's \"$HOME\" `x`", "-k", "a\u{202e}b", "plain"] {
         fill.lapsed(key);

@@ -9,7 +9,7 @@ use common::{TestEnv, finish};
 #[test]
 fn global_flags_stand_before_and_after_the_command() {
     let env = TestEnv::new();
-    Fill::make(&env.path("work/s.db")).committed("k", "x");
+    Fill::make(&env.path("here/s.db")).committed("k", "x");
     for words in [
         ["--store", "s.db", "--json", "show", "k"],
         ["show", "k", "--store", "s.db", "--json"],
@@ -29,9 +29,9 @@ fn what_cannot_be_meant_is_64_with_a_hint() {
     exit 64
     --- stderr
     ctrlrun: unrecognized subcommand 'shwo'
-    ctrlrun:   tip:   a similar subcommand exists: 'show'
+    ctrlrun:   tip: a similar subcommand exists: 'show'
     ctrlrun:   usage: ctrlrun run --key KEY -- CMD [ARG...]
-    ctrlrun:   see:   ctrlrun --help
+    ctrlrun:   see: ctrlrun --help
     ");
     insta::assert_snapshot!(env.run(["run", "-k", "x", "echo", "hi"]).all(&env), @r"
     exit 64
@@ -51,15 +51,15 @@ fn what_cannot_be_meant_is_64_with_a_hint() {
     --- stderr
     ctrlrun: the following required arguments were not provided: --key <KEY>; nothing was run
     ctrlrun:   usage: ctrlrun run --key <KEY> -- <CMD>...
-    ctrlrun:   see:   ctrlrun run --help
+    ctrlrun:   see: ctrlrun run --help
     ");
     insta::assert_snapshot!(env.run(["effects", "--stuk"]).all(&env), @r"
     exit 64
     --- stderr
     ctrlrun: unexpected argument '--stuk' found
-    ctrlrun:   tip:   a similar argument exists: '--stuck'
+    ctrlrun:   tip: a similar argument exists: '--stuck'
     ctrlrun:   usage: ctrlrun effects --stuck
-    ctrlrun:   see:   ctrlrun effects --help
+    ctrlrun:   see: ctrlrun effects --help
     ");
     insta::assert_snapshot!(env.run(["effects", "--json", "--limit", "0"]).all(&env), @r#"
     exit 64
@@ -87,9 +87,11 @@ fn what_cannot_be_meant_is_64_with_a_hint() {
 fn control_characters_of_a_mistyped_flag_are_escaped() {
     // CLI-5
     let env = TestEnv::new();
-    let out = env.run(["effects", "--x\u{1b}[2J"]);
-    assert_eq!(out.code, Some(64));
-    assert!(!out.stderr.contains('\u{1b}'), "{:?}", out.stderr);
+    for word in ["--x\u{1b}[2J", "--x\u{202e}y"] {
+        let out = env.run(["effects", word]);
+        assert_eq!(out.code, Some(64));
+        assert!(!out.stderr.contains(['\u{1b}', '\u{202e}']), "{:?}", out.stderr);
+    }
 }
 
 #[test]
@@ -193,7 +195,7 @@ fn a_store_that_is_set_and_cannot_be_meant_is_78_and_nothing_is_made() {
     let secret = env.run(["effects", "--store", "mysql://u:hush@h/db"]);
     assert_eq!(secret.code, Some(78));
     assert!(!secret.stderr.contains("hush"), "{}", secret.stderr);
-    for folder in ["home", "work"] {
+    for folder in ["home", "here"] {
         assert!(std::fs::read_dir(env.path(folder)).unwrap().next().is_none());
     }
 }
@@ -236,7 +238,7 @@ fn the_store_does_not_depend_on_the_working_directory() {
     // CLI-1
     let env = TestEnv::new();
     Fill::make(&env.default_store()).committed("k", "x");
-    for folder in ["work", "tmp"] {
+    for folder in ["here", "tmp"] {
         let mut command = env.command(["show", "--check", "k"]);
         command.current_dir(env.path(folder));
         assert_eq!(finish(&mut command).code, Some(0));
@@ -250,22 +252,22 @@ fn init_makes_a_store_once() {
     insta::assert_snapshot!(env.run(["init", "--store", "s.db", "-q"]).all(&env), @r"
     exit 0
     --- stderr
-    ctrlrun: made [ROOT]/work/s.db (schema version 1)
+    ctrlrun: made [ROOT]/here/s.db (schema version 1)
     ");
-    let before = std::fs::read(env.path("work/s.db")).unwrap();
+    let before = std::fs::read(env.path("here/s.db")).unwrap();
     insta::assert_snapshot!(env.run(["init", "--store", "s.db", "-q"]).all(&env), @r"
     exit 0
     --- stderr
-    ctrlrun: [ROOT]/work/s.db is there already (schema version 1)
+    ctrlrun: [ROOT]/here/s.db is there already (schema version 1)
     ");
     let out = env.run(["init", "--store", "s.db", "--json", "-q"]);
     insta::assert_snapshot!(out.all(&env), @r#"
     exit 0
     --- stdout
-    {"made":false,"schema_version":1,"store":"[ROOT]/work/s.db"}
+    {"made":false,"schema_version":1,"store":"[ROOT]/here/s.db"}
     "#);
-    assert_eq!(std::fs::read(env.path("work/s.db")).unwrap(), before);
-    let mode = std::fs::metadata(env.path("work/s.db")).unwrap().permissions().mode();
+    assert_eq!(std::fs::read(env.path("here/s.db")).unwrap(), before);
+    let mode = std::fs::metadata(env.path("here/s.db")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(env.run(["effects", "--store", "s.db"]).code, Some(0));
 }

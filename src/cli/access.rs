@@ -11,8 +11,10 @@ use ctrlrun::store::{
 
 use super::Global;
 use super::error::{CliError, Deed, Hint, Kind};
+
 use super::render::shell::{quote, store_flag};
 use super::render::text::clean;
+use super::spooled;
 use super::terminal::say;
 use super::which::{Place, Surroundings, which};
 
@@ -114,7 +116,9 @@ pub fn place(global: &Global) -> Result<Place, CliError> {
 /// # Errors
 /// What stands in the way; 78 if it is not there.
 pub fn for_reading(global: &Global) -> Result<Opened, CliError> {
-    open(global, place(global)?, Mode::Read, Deed::Look)
+    let opened = open(global, place(global)?, Mode::Read, Deed::Look)?;
+    spooled::mention(&opened, global);
+    Ok(opened)
 }
 
 /// Opens a store that must be there, to write.

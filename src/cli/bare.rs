@@ -10,6 +10,9 @@ use super::render::text::{age, count};
 use super::terminal::say;
 use super::{Global, command};
 
+/// Where more is.
+const MORE: &str = "More: ctrlrun --help, and ctrlrun help outcomes|exit-codes|keys|stores|json";
+
 /// Prints to stderr and ends 64.
 ///
 /// # Errors
@@ -24,12 +27,9 @@ pub fn bare(global: &Global) -> Result<Exit, CliError> {
     {
         say(&line);
     }
-    let help = command()
-        .after_help("More: ctrlrun --help, or ctrlrun help outcomes|exit-codes|keys|stores|json")
-        .help_template("{usage-heading} {usage}\n\n{subcommands}\n\n{after-help}\n")
-        .render_help();
+    let help = command().help_template("{usage-heading} {usage}\n\n{subcommands}\n").render_help();
     let mut err = anstream::stderr().lock();
-    let _ = write!(err, "{}", help.ansi());
+    let _ = write!(err, "{}\n\n{MORE}\n", help.ansi().to_string().trim_end());
     Ok(Kind::Usage.exit())
 }
 

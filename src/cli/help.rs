@@ -15,7 +15,7 @@ const TOPICS: [(&str, &str); 5] = [
     ("json", include_str!("help/json.txt")),
 ];
 
-/// Explain a topic (outcomes, exit-codes, keys, stores, json) or a command
+/// Explain a topic, or a command
 #[derive(Debug, Args)]
 pub struct HelpArgs {
     /// outcomes, exit-codes, keys, stores, json, or a command

@@ -10,6 +10,7 @@
 //! | [`error`] | what is told when it did not go well; the exit codes |
 //! | [`refusal`] | the engine's refusals, in a person's words |
 //! | [`render`] | records and histories, for people and for programs |
+//! | [`spooled`] | outcomes that are still to be delivered |
 //! | [`terminal`] | stdout and stderr |
 //! | [`parsing`] | what is told of a command line that cannot be meant |
 mod access;
@@ -27,6 +28,7 @@ mod render;
 mod resolve;
 mod run;
 mod show;
+mod spooled;
 mod terminal;
 mod values;
 mod which;
@@ -132,6 +134,15 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> Exit {
         error.report(json);
         error.exit()
     })
+}
+
+/// What is told after a bug of ours; the standard library has said where it was.
+#[must_use]
+pub fn after_a_panic() -> Exit {
+    say(
+        "internal error, a bug in ctrlrun: look at the effect (ctrlrun show KEY) before anything else",
+    );
+    error::Kind::Internal.exit()
 }
 
 /// The tree of commands.

@@ -5,6 +5,7 @@ use ctrlrun::plan::expect::{Conflict, StreamState};
 use ctrlrun::plan::key::Key;
 use ctrlrun::plan::protocol::{Answered, Done};
 use ctrlrun::plan::time::Timestamp;
+use ctrlrun::store::Shown;
 
 use super::access::no_such_effect;
 use super::error::{CliError, Deed, Hint, Kind};
@@ -13,6 +14,40 @@ use super::render::next::{decide, look, reopen};
 use super::render::state::{glossed, why};
 use super::render::text::{age, clean, count, span};
 use super::which::Place;
+
+/// What is known of the start of the record's current attempt. "It never began" frees a person to say
+/// that nothing happened, so it is told only by whoever looked.
+#[derive(Debug, Clone, Copy)]
+pub enum Started<'a> {
+    /// Nobody looked.
+    Unknown,
+    /// It was looked for, and it never began.
+    Never,
+    /// Its `began` event.
+    At(&'a HistoryRow),
+}
+
+impl<'a> Started<'a> {
+    /// What `shown` knows of the attempt that `record` stands at.
+    #[must_use]
+    pub fn of(shown: Option<&'a Shown>, record: Option<&Record>) -> Self {
+        match (shown, record) {
+            // The record may have moved on since it was shown.
+            (Some(shown), Some(record))
+                if shown.record.attempt == record.attempt
+                    && shown.record.reservation_id == record.reservation_id =>
+            {
+                match &shown.began {
+                    Some(row) => Self::At(row),
+                    None if shown.record.revision == record.revision => Self::Never,
+                    // It may have begun since.
+                    None => Self::Unknown,
+                }
+            }
+            (Some(_) | None, Some(_) | None) => Self::Unknown,
+        }
+    }
+}
 
 /// What was refused.
 #[derive(Debug, Clone, Copy)]
@@ -27,8 +62,8 @@ pub struct Refused<'a> {
     pub record: Option<&'a Record>,
     /// The store's clock.
     pub now: Timestamp,
-    /// The `began` event of the current attempt, if it began and was looked for.
-    pub began: Option<&'a HistoryRow>,
+    /// Whether and where the current attempt began.
+    pub started: Started<'a>,
     /// The request that was made, to say how it differs.
     pub request: Option<&'a Request>,
 }
@@ -139,15 +174,16 @@ impl Refused<'_> {
         };
         let key = clean(self.key.as_str());
         let lapsed = matches!(record.state, State::Ambiguous { cause: Cause::Lapsed, .. });
-        let told = match (lapsed, self.began) {
-            (true, None) => {
+        let told = match self.started {
+            // With a doubt from outside, an earlier attempt may have happened: that comes first.
+            Started::Never if lapsed && !record.in_doubt => {
                 "its lease ended before it was begun: nothing ever ran in this attempt".to_owned()
             }
-            (true, Some(_)) => {
+            Started::At(_) if lapsed => {
                 "its lease ended and nobody has reported; the old process may still be running"
                     .to_owned()
             }
-            (false, _) => why(record, self.now),
+            Started::Unknown | Started::Never | Started::At(_) => why(record, self.now),
         };
         let undone = match self.deed.undone() {
             "" => String::new(),
@@ -196,7 +232,9 @@ impl Refused<'_> {
     }
 
     fn began_here(&self) -> Option<(Timestamp, &RanOn)> {
-        let row = self.began?;
+        let Started::At(row) = self.started else {
+            return None;
+        };
         began(row).map(|began| (row.recorded_at, &began.ran_on))
     }
 }
@@ -225,15 +263,194 @@ fn difference(bound: &Request, asked: &Request) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_difference_names_program_or_count_and_never_a_value() {
-        // CLI-14
-        let request = |program: &str, arguments| Request {
-            fingerprint: ctrlrun::plan::key::Fingerprint([0; 32]),
+    use ctrlrun::plan::effect::{Ambiguated, Began, Event, Labels, Reserved, WriteId, evolve};
+    use ctrlrun::plan::key::Fingerprint;
+    use ctrlrun::store::Location;
+    use uuid::Uuid;
+
+    use crate::cli::which::Why;
+
+    const SECOND: i64 = 1_000_000;
+
+    fn request(program: &str, arguments: u32) -> Request {
+        Request {
+            fingerprint: Fingerprint([0; 32]),
             program: program.to_owned(),
             arguments,
             command: None,
+        }
+    }
+
+    fn row(revision: u64, event: Event) -> HistoryRow {
+        HistoryRow {
+            revision,
+            write_id: WriteId(Uuid::from_u128(revision.into())),
+            outcome_id: None,
+            attempt: 1,
+            recorded_at: Timestamp(0),
+            event,
+        }
+    }
+
+    fn reserved() -> HistoryRow {
+        row(
+            1,
+            Event::Reserved(Reserved {
+                attempt: 1,
+                attempt_id: "a".to_owned(),
+                request: request("echo", 1),
+                lease_expires_at: Timestamp(300 * SECOND),
+                run_id: None,
+            }),
+        )
+    }
+
+    fn began_row() -> HistoryRow {
+        let ran_on = RanOn {
+            host: "web-17".to_owned(),
+            pid: 4121,
+            user: "deploy".to_owned(),
+            directory: "/".to_owned(),
         };
+        row(
+            2,
+            Event::Began(Began {
+                lease_expires_at: Timestamp(300 * SECOND),
+                ran_on,
+                labels: Labels::new(),
+            }),
+        )
+    }
+
+    fn lapsed(revision: u64) -> HistoryRow {
+        row(
+            revision,
+            Event::Ambiguated(Ambiguated { cause: Cause::Lapsed, reaped: false, ending: None }),
+        )
+    }
+
+    /// What is told of `refusal` on the record that `history` folds into, 40 s later.
+    fn told(history: &[HistoryRow], refusal: Refusal) -> String {
+        let started = match history.iter().find(|row| began(row).is_some()) {
+            Some(row) => Started::At(row),
+            None => Started::Never,
+        };
+        told_as(history, refusal, started)
+    }
+
+    fn told_as(history: &[HistoryRow], refusal: Refusal, started: Started<'_>) -> String {
+        let key = Key::new("k").unwrap();
+        let fold = |record, row| Some(evolve(&key, record, row).unwrap());
+        let record = history.iter().fold(None, fold);
+        let place = Place { location: Location::file("/e.db"), why: Why::Default };
+        let asked = request("echo", 2);
+        let refused = Refused {
+            key: &key,
+            place: &place,
+            deed: Deed::Run,
+            record: record.as_ref(),
+            now: Timestamp(40 * SECOND),
+            started,
+            request: Some(&asked),
+        };
+        refused.error(refusal).human()
+    }
+
+    #[test]
+    fn a_live_attempt_is_told_with_its_host_and_its_lease() {
+        // CLI-10
+        insta::assert_snapshot!(told(&[reserved(), began_row()], Refusal::InProgress), @r"
+        ctrlrun: k: refused, nothing was run: attempt 1 is running since 40 s (web-17, pid 4121); its lease ends in 4 m 20 s
+        ctrlrun:   wait for it: --wait 10m
+        ctrlrun:   succeed quietly: --on-running skip
+        ");
+        insta::assert_snapshot!(told(&[reserved()], Refusal::InProgress), @r"
+        ctrlrun: k: refused, nothing was run: attempt 1 is about to start; its lease ends in 4 m 20 s
+        ctrlrun:   wait for it: --wait 10m
+        ctrlrun:   succeed quietly: --on-running skip
+        ");
+    }
+
+    #[test]
+    fn a_lapse_is_told_by_whether_anything_ever_ran() {
+        // CLI-10, case 46: the retry prints the commands that resolve it.
+        insta::assert_snapshot!(told(&[reserved(), began_row(), lapsed(3)], Refusal::Ambiguous), @r"
+        ctrlrun: k: AMBIGUOUS (may have happened) since 40 s, attempt 1; nothing was run: its lease ended and nobody has reported; the old process may still be running
+        ctrlrun:   look:       ctrlrun show k
+        ctrlrun:   it did:     ctrlrun resolve k --committed --expect 3 --reason ''
+        ctrlrun:   it did not: ctrlrun resolve k --not-executed --expect 3 --reason ''
+        ");
+        insta::assert_snapshot!(told(&[reserved(), lapsed(2)], Refusal::Ambiguous), @r"
+        ctrlrun: k: AMBIGUOUS (may have happened) since 40 s, attempt 1; nothing was run: its lease ended before it was begun: nothing ever ran in this attempt
+        ctrlrun:   look:       ctrlrun show k
+        ctrlrun:   it did:     ctrlrun resolve k --committed --expect 2 --reason ''
+        ctrlrun:   it did not: ctrlrun resolve k --not-executed --expect 2 --reason ''
+        ");
+    }
+
+    #[test]
+    fn that_nothing_ever_ran_is_not_said_by_one_who_did_not_look() {
+        // CLI-16: it would lead a person to run it a second time.
+        let history = [reserved(), lapsed(2)];
+        let text = told_as(&history, Refusal::Ambiguous, Started::Unknown);
+        assert!(!text.contains("nothing ever ran"), "{text}");
+    }
+
+    #[test]
+    fn what_was_shown_of_an_older_record_does_not_prove_that_it_never_began() {
+        // It was looked at, and began, and then the refusal came.
+        let key = Key::new("k").unwrap();
+        let first = evolve(&key, None, &reserved()).unwrap();
+        let later = evolve(&key, Some(first.clone()), &began_row()).unwrap();
+        let shown = Shown {
+            record: first.clone(),
+            now: Timestamp(0),
+            began: None,
+            stdout: ctrlrun::store::Sizes::default(),
+            stderr: ctrlrun::store::Sizes::default(),
+        };
+        assert!(matches!(Started::of(Some(&shown), Some(&first)), Started::Never));
+        assert!(matches!(Started::of(Some(&shown), Some(&later)), Started::Unknown));
+        assert!(matches!(Started::of(None, Some(&later)), Started::Unknown));
+    }
+
+    #[test]
+    fn every_refusal_of_a_run_says_that_nothing_was_run_and_has_its_code() {
+        // CLI-2, CLI-3
+        let history = [reserved(), began_row()];
+        insta::assert_snapshot!(told(&history, Refusal::Mismatch), @r"
+        ctrlrun: k: refused, nothing was run: this key is bound to another command (echo, 1 argument; this has 2 arguments)
+        ctrlrun:   look: ctrlrun show k
+        ");
+        insta::assert_snapshot!(told(&history, Refusal::MaxAttempts), @r"
+        ctrlrun: k: refused, nothing was run: 1 attempt made already: no more by --max-attempts
+        ctrlrun:   look: ctrlrun show k
+        ");
+        let conflict =
+            Refusal::Expectation(Conflict { expected: StreamState::NoStream, actual: Some(2) });
+        insta::assert_snapshot!(told(&history, conflict), @r"
+        ctrlrun: k: refused, nothing was run: a new effect was expected, and it is at revision 2
+        ctrlrun:   look: ctrlrun show k
+        ");
+        for refusal in [
+            conflict,
+            Refusal::Mismatch,
+            Refusal::InProgress,
+            Refusal::TooLate,
+            Refusal::NotOurs,
+            Refusal::Ambiguous,
+            Refusal::MaxAttempts,
+            Refusal::Live,
+            Refusal::SettledOtherwise,
+        ] {
+            let text = told(&history, refusal);
+            assert!(text.contains("nothing was run"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_difference_names_program_or_count_and_never_a_value() {
+        // CLI-14
         let bound = request("echo", 1);
         assert_eq!(difference(&bound, &request("printf", 1)), "this is printf");
         assert_eq!(difference(&bound, &request("echo", 2)), "this has 2 arguments");

@@ -15,18 +15,21 @@ use nix::unistd::{User, geteuid, gethostname};
 use super::access::{Opened, for_writing, place};
 use super::error::{CliError, Deed, Exit, Kind};
 use super::history::told;
-use super::refusal::{Refused, answered};
+use super::refusal::{Refused, Started, answered};
 use super::render::next::look;
 use super::render::object::Object;
 use super::render::state::glossed;
 use super::render::text::{clean, count};
+use super::spooled::deliver_before_deciding;
 use super::terminal::{self, a_person_is_there, say};
 use super::{Global, existing_key, show};
 
 /// The most bytes that can be stated as an output.
 const OUTPUT_MAX: u64 = 16 << 20;
 
-/// Say what is so of an effect that is AMBIGUOUS, or whose holder is lost
+/// Say what is so of an effect that is stuck
+///
+/// Stuck is what is AMBIGUOUS, and what runs no more and never reported.
 ///
 /// It is about the revision that was looked at (--expect, as `ctrlrun show` prints it): if the record
 /// has moved since, nothing is changed, and what came since is listed.
@@ -102,6 +105,7 @@ pub fn resolve(args: &ResolveArgs, global: &Global) -> Result<Exit, CliError> {
     }
     let stated = args.output.as_deref().map(stated).transpose()?;
     let opened = for_writing(global, Deed::Change)?;
+    deliver_before_deciding(&opened, &key, global)?;
     let before = opened.find(&key)?;
     let looked_at = match args.expect {
         Some(revision) => revision,
@@ -172,6 +176,11 @@ fn by(args: &ResolveArgs) -> Result<String, CliError> {
         let by = by.trim();
         if by.is_empty() {
             let message = "--by is empty: say who decides; nothing was changed";
+            return Err(CliError::new(Kind::Usage, message));
+        }
+        if by.starts_with("reconcile:") {
+            // The row tells a person's decision from a probe's by this (EFF-3).
+            let message = "--by reconcile:... is what a probe signs with; nothing was changed";
             return Err(CliError::new(Kind::Usage, message));
         }
         return Ok(by.to_owned());
@@ -347,7 +356,7 @@ impl Told<'_> {
             deed: Deed::Change,
             record: answered.record.as_ref(),
             now: answered.now,
-            began: self.before.began.as_ref(),
+            started: Started::of(Some(self.before), answered.record.as_ref()),
             request: None,
         };
         let Refusal::Expectation(_) = refusal else {

@@ -10,7 +10,7 @@ use super::render::record::Evidence;
 use super::terminal::{Answer, answer, columns};
 use super::{Global, existing_key};
 
-/// Show one effect: where and when it ran, why it stands so, what to do next
+/// Show one effect: where it ran, why it stands so, what to do next
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ctrlrun show refund:txn_77

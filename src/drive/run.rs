@@ -22,7 +22,7 @@ use crate::plan::effect::{Answer, Event, Holder, Record};
 use crate::plan::key::idempotency_key;
 use crate::plan::protocol::{Captured, Done, Handle, Step};
 use crate::plan::time::Moment;
-use crate::plan::verdict::{self, Said};
+use crate::plan::verdict::{self, Left, Said};
 use crate::store::Store;
 use crate::store::stop::{self, Point};
 
@@ -270,9 +270,9 @@ impl Performer<'_, '_> {
         };
         let seen = verdict::ChildEnd {
             exit,
-            // What is ended by our TERM proves as little as after a time-out (EXE-9).
-            timed_out: end.timed_out || end.ended_by_us,
-            descendants_left: end.descendants_unseen || !end.descendants_left.is_empty(),
+            timed_out: end.timed_out,
+            ended_by_holder: end.ended_by_us,
+            left: left(&end),
             said,
         };
         self.problems.append(&mut end.problems);
@@ -330,6 +330,16 @@ fn stops(step: &Step) -> Option<(Point, Option<Point>)> {
         Some(Event::Reserved(_)) => Some((Point::BeforeReserve, Some(Point::AfterReserve))),
         Some(Event::Began(_)) => Some((Point::BeforeBegin, None)),
         _ => None,
+    }
+}
+
+fn left(end: &ChildEnd) -> Left {
+    if !end.descendants_left.is_empty() {
+        Left::Running(end.descendants_left.clone())
+    } else if end.descendants_unseen {
+        Left::Unseen
+    } else {
+        Left::Nothing
     }
 }
 

@@ -5,10 +5,10 @@
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{AccessFlags, access};
+use nix::unistd::{AccessFlags, access, geteuid};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -192,12 +192,16 @@ fn make(dir: &Path) -> io::Result<()> {
 }
 
 /// Whether a file could be made there: the directory can be written, or can be made in one that can.
+/// One of another user's is not used: what is kept there would be in that user's hands.
 fn is_usable(dir: &Path) -> bool {
     if !dir.is_absolute() {
         return false;
     }
-    let nearest = dir.ancestors().find(|ancestor| ancestor.exists());
-    nearest.is_some_and(|found| {
-        found.is_dir() && access(found, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
-    })
+    let Some(nearest) = dir.ancestors().find(|ancestor| ancestor.exists()) else {
+        return false;
+    };
+    let trusted = fs::metadata(nearest).is_ok_and(|found| {
+        found.is_dir() && (found.uid() == geteuid().as_raw() || found.uid() == 0)
+    });
+    trusted && access(nearest, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
 }

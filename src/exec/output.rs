@@ -24,14 +24,15 @@ use rustix::{
     fs::{FileType, OFlags, fcntl_getfl, fstat},
     io::{Errno, ioctl_fionread},
     net::{SendFlags, send},
+    process::getsid,
 };
 
 /// What is read at a time, in bytes.
 const CHUNK: usize = 64 * 1024;
 /// What a pipe that polls writable always has room for, in bytes.
 const PIPE_ROOM: usize = 4096;
-/// A terminal promises less; this is what the kernel itself calls "room", in bytes.
-const TERMINAL_ROOM: usize = 256;
+/// A terminal that polls writable promises no more, in bytes.
+const TERMINAL_ROOM: usize = 1;
 
 /// Where a captured stream is passed on to.
 #[derive(Debug)]
@@ -330,11 +331,15 @@ impl Writer {
         if fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK)) {
             return Way::Plain;
         }
-        fs::OpenOptions::new()
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-            .open(format!("/proc/self/fd/{}", fd.as_raw_fd()))
-            .map_or(Way::Polled(room), |file| Way::Private(file.into()))
+        let private = open_privately(&format!("/proc/self/fd/{}", fd.as_raw_fd()));
+        // After su(1) the terminal is another user's file, but still ours to speak to by this name.
+        let private = private.or_else(|_| match self.kind {
+            Kind::Terminal if is_controlling(fd) => open_privately("/dev/tty"),
+            Kind::Terminal | Kind::Pipe | Kind::Socket | Kind::Other => {
+                Err(io::ErrorKind::PermissionDenied.into())
+            }
+        });
+        private.map_or(Way::Polled(room), Way::Private)
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
@@ -356,6 +361,19 @@ impl Writer {
             Some(Way::Plain) | None => rustix::io::write(fd, bytes),
         }
     }
+}
+
+/// Another description of what is open already, so that "non-blocking" is ours alone.
+fn open_privately(path: &str) -> io::Result<OwnedFd> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    options.open(path).map(OwnedFd::from)
+}
+
+/// Whether this terminal is the one that /dev/tty stands for.
+fn is_controlling(terminal: BorrowedFd<'_>) -> bool {
+    let ours = getsid(None).map(|session| session.as_raw_pid());
+    nix::sys::termios::tcgetsid(terminal).is_ok_and(|session| ours == Ok(session.as_raw()))
 }
 
 #[cfg(test)]

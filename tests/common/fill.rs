@@ -195,10 +195,10 @@ impl Fill {
         self.perform(key, Command::Settle(settle), vec![kept]);
     }
 
-    /// A person's decision that it happened.
-    pub fn resolve_committed(&self, key: &str, looked_at: u64) {
+    /// A person's decision.
+    pub fn resolve(&self, key: &str, decision: ProbeAnswer, looked_at: u64) {
         let resolve = Resolve {
-            decision: ProbeAnswer::Committed,
+            decision,
             by: "oncall@bastion".to_owned(),
             reason: "seen live".to_owned(),
             looked_at,

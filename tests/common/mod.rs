@@ -46,13 +46,13 @@ impl TestEnv {
     /// A new place, with an empty HOME.
     pub fn new() -> Self {
         let env = Self { root: tempfile::tempdir().unwrap() };
-        for folder in ["home", "tmp", "work"] {
+        for folder in ["home", "tmp", "here"] {
             std::fs::create_dir(env.path(folder)).unwrap();
         }
         env
     }
 
-    /// A path in the place: `home`, `tmp`, `work` (the working directory) are there.
+    /// A path in the place: `home`, `tmp`, `here` (the working directory) are there.
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.path().join(name)
     }
@@ -74,7 +74,7 @@ impl TestEnv {
             .env("USER", "tester")
             .env("LANG", "C.UTF-8")
             .env("TZ", "UTC")
-            .current_dir(self.path("work"))
+            .current_dir(self.path("here"))
             .stdin(Stdio::null());
         command
     }
@@ -110,7 +110,7 @@ impl TestEnv {
         }
         shell
             .env("PATH", format!("{folder}:{path}"))
-            .current_dir(self.path("work"))
+            .current_dir(self.path("here"))
             .stdin(Stdio::null());
         finish(&mut shell)
     }

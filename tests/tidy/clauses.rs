@@ -97,6 +97,8 @@ fn defined(line: &str) -> Option<(Clause, &str)> {
 fn citations(text: &str) -> Vec<(Clause, usize, bool)> {
     let mut found = Vec::new();
     for (at, line) in text.lines().enumerate() {
+        // A clause does not cite itself; one that is withdrawn could not stay in its place.
+        let line = defined(line).map_or(line, |(_, text)| text);
         found.extend(in_line(line).into_iter().map(|clause| (clause, at + 1, false)));
     }
     found

@@ -194,7 +194,7 @@ impl Evidence<'_> {
             return;
         }
         let [did, did_not] = next::decide(record, self.place);
-        if matches!(record.state, State::Reserved { .. }) {
+        if matches!(record.state, State::Reserved { .. }) && !record.in_doubt {
             self.advise(text, "Nothing ever ran:", &did_not.text);
             return;
         }

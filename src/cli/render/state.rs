@@ -36,7 +36,9 @@ pub fn gloss(record: &Record, now: Timestamp) -> &'static str {
         State::Committed { .. } => "happened",
         State::Failed { .. } => "did not happen",
         State::Ambiguous { .. } => "may have happened",
-        State::Reserved { .. } if record.is_lapsed(now) => "never started",
+        // A late word about an earlier attempt stands above this one's never having begun.
+        State::Reserved { .. } if record.is_lapsed(now) && !record.in_doubt => "never started",
+        State::Reserved { .. } if record.is_lapsed(now) => "may have happened",
         State::Executing { .. } if record.is_lapsed(now) => "may have happened",
         State::Reserved { .. } => "about to start",
         State::Executing { .. } => "running",
@@ -96,6 +98,9 @@ pub fn why(record: &Record, now: Timestamp) -> String {
         None => verb.to_owned(),
     };
     match record.state {
+        State::Reserved { .. } if record.is_lapsed(now) && record.in_doubt => {
+            "lease ended before it was begun; a late word says that an earlier attempt may have happened".to_owned()
+        }
         State::Reserved { .. } if record.is_lapsed(now) => {
             "lease ended before it was begun: nothing ever ran".to_owned()
         }

@@ -11,7 +11,7 @@ use super::{End, RunArgs};
 use crate::cli::Global;
 use crate::cli::access::{Opened, for_dry_run};
 use crate::cli::error::{CliError, Deed};
-use crate::cli::refusal::Refused;
+use crate::cli::refusal::{Refused, Started};
 use crate::cli::render::text::clean;
 use crate::cli::terminal::say;
 
@@ -83,7 +83,7 @@ fn refused(asked: &Asked, opened: &Opened, found: &Found, refusal: Refusal) -> C
         deed: Deed::Run,
         record: found.record.as_ref(),
         now: found.now,
-        began: shown.as_ref().and_then(|shown| shown.began.as_ref()),
+        started: Started::of(shown.as_ref(), found.record.as_ref()),
         request: Some(&asked.request),
     }
     .error(refusal)

@@ -9,13 +9,11 @@
 //! | [`status`] | the exit status of what came of it |
 //! | [`tell`] | what came of it, in words |
 //! | [`report`] | the JSON report |
-//! | [`spooled`] | outcomes that are still to be delivered |
 mod args;
 mod dry;
 mod replay;
 mod report;
 mod request;
-mod spooled;
 mod status;
 mod tell;
 
@@ -41,8 +39,9 @@ use status::Status;
 
 use super::Global;
 use super::access::{Opened, for_running};
-use super::error::{CliError, Exit};
+use super::error::{CliError, Deed, Exit};
 use super::render::text::{clean, span};
+use super::spooled;
 
 /// Arms a stop point, in a scratch store only (STO-12).
 const STOP_VARIABLE: &str = "CTRLRUN_STOP_AT";
@@ -113,7 +112,7 @@ fn try_go(args: &RunArgs, global: &Global, report: &mut Report) -> Result<End, C
     let opened = for_running(global)?;
     let spool = Spool::find(&spooled::candidates(), opened.store.identity().store_id);
     match &spool {
-        Some(spool) => spooled::deliver_first(&opened, spool, &asked.key, global)?,
+        Some(spool) => spooled::deliver_first(&opened, spool, &asked.key, Deed::Run, global)?,
         None => global.note(
             "warning: no directory for the spool can be written: an outcome that the store cannot \
              take will be told here only",

@@ -13,7 +13,7 @@ use super::RunArgs;
 use super::request::Asked;
 use crate::cli::access::Opened;
 use crate::cli::error::{CliError, Deed, Kind};
-use crate::cli::refusal::Refused;
+use crate::cli::refusal::{Refused, Started};
 use crate::cli::render::next::{decide, look};
 use crate::cli::render::shell::line;
 use crate::cli::render::text::{age, clean};
@@ -142,25 +142,9 @@ fn settled(
             if let Some(record) = &ran.report.record {
                 error = error.hints(decide(record, &opened.place));
             }
-            error = left_alive(error, ran);
             declarable(error, args, cause, ending)
         }
     }
-}
-
-/// Descendants that are still there are named, and never claimed dead (EXE-12).
-fn left_alive(error: CliError, ran: &Ran) -> CliError {
-    let Some(child) = &ran.child else {
-        return error;
-    };
-    if !child.descendants_left.is_empty() {
-        let pids: Vec<String> = child.descendants_left.iter().map(u32::to_string).collect();
-        return error.fact(format!("still running, started by it: pid {}", pids.join(", ")));
-    }
-    if child.descendants_unseen {
-        return error.fact("something that it started may still be running");
-    }
-    error
 }
 
 /// How to say, next time, that this exit code proves something: where that can be true.
@@ -183,7 +167,7 @@ fn refused(asked: &Asked, opened: &Opened, ran: &Ran, refusal: Refusal) -> CliEr
         deed: Deed::Run,
         record: ran.report.record.as_ref(),
         now: ran.report.now.unwrap_or(Timestamp(0)),
-        began: shown.as_ref().and_then(|shown| shown.began.as_ref()),
+        started: Started::of(shown.as_ref(), ran.report.record.as_ref()),
         request: Some(&asked.request),
     }
     .error(refusal)

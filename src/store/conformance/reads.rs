@@ -32,6 +32,7 @@ fn each_ask(store: &dyn Store) -> Result<(), String> {
     same(&event(Ask::Revision(4))?, &None, "a revision that is not there")?;
     same(&event(Ask::Revision(0))?, &None, "revision 0")?;
     same(&event(Ask::Last)?.as_ref(), &history.last(), "the last event")?;
+    same(&event(Ask::LastChange)?.as_ref(), &history.get(1), "the last change, not a renewal")?;
     same(&event(Ask::Began(1))?.as_ref(), &history.get(1), "the began event")?;
     same(&event(Ask::Began(2))?, &None, "of an attempt that is not there")?;
     let none = OutcomeId(draw()?);

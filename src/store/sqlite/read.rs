@@ -47,6 +47,10 @@ const LOAD: &str = concat!(
                      WHERE effect_key=?1 AND attempt=?3 AND type='began'
                      ORDER BY revision DESC LIMIT 1)
         WHEN 4 THEN (SELECT revision FROM history WHERE effect_key=?1 AND outcome_id=?3 LIMIT 1)
+        WHEN 5 THEN (SELECT revision FROM history
+                     WHERE effect_key=?1
+                       AND type NOT IN ('late_outcome','probed','lease_renewed')
+                     ORDER BY revision DESC LIMIT 1)
       END"
 );
 
@@ -68,6 +72,7 @@ pub fn load(
         Ask::Last => (2, Box::new(rusqlite::types::Null)),
         Ask::Began(attempt) => (3, Box::new(which(attempt))),
         Ask::Outcome(id) => (4, Box::new(id.0.as_bytes().to_vec())),
+        Ask::LastChange => (5, Box::new(rusqlite::types::Null)),
     };
     let mut statement = connection.prepare_cached(LOAD)?;
     let mut rows = statement.query(params![key.as_str(), kind, told])?;

@@ -3,13 +3,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ctrlrun::drive::deliver::{Delivery, deliver};
-use ctrlrun::drive::spool::Spool;
+use ctrlrun::drive::spool::{Spool, Spooled};
 use ctrlrun::plan::key::Key;
 use nix::unistd::geteuid;
 
 use crate::cli::Global;
 use crate::cli::access::Opened;
-use crate::cli::error::{CliError, Kind};
+use crate::cli::error::{CliError, Deed, Kind};
 use crate::cli::render::text::clean;
 use crate::cli::terminal::say;
 use crate::cli::which::state_dir;
@@ -49,6 +49,7 @@ pub fn deliver_first(
     opened: &Opened,
     spool: &Spool,
     key: &Key,
+    deed: Deed,
     global: &Global,
 ) -> Result<(), CliError> {
     let mut in_the_way = None;
@@ -86,13 +87,53 @@ pub fn deliver_first(
         Some(error) => Err(CliError::new(
             Kind::Store,
             format!(
-                "{}: refused, nothing was run: an outcome of it is in the spool, and the store does \
-                 not take it: {}",
+                "{}: refused, {}: an outcome of it is in the spool, and the store does not take \
+                 it: {}",
                 clean(key.as_str()),
+                deed.undone(),
                 clean(&error.message)
             ),
         )
         .fact(format!("spool: {}", clean(&spool.dir().to_string_lossy())))
         .fact(format!("store: {}", opened.place.named()))),
+    }
+}
+
+/// Delivers what is there before a decision about `key` is made: what a child said may settle it.
+///
+/// # Errors
+/// As [`deliver_first`].
+pub fn deliver_before_deciding(
+    opened: &Opened,
+    key: &Key,
+    global: &Global,
+) -> Result<(), CliError> {
+    match Spool::find(&candidates(), opened.store.identity().store_id) {
+        Some(spool) => deliver_first(opened, &spool, key, Deed::Change, global),
+        None => Ok(()),
+    }
+}
+
+/// Says to a reader what is still to be delivered: the record may be about to change.
+pub fn mention(opened: &Opened, global: &Global) {
+    let Some(spool) = Spool::find(&candidates(), opened.store.identity().store_id) else {
+        return;
+    };
+    for file in spool.read(false) {
+        match file {
+            Spooled::Outcome(undelivered) => global.note(&format!(
+                "{}: an outcome of attempt {} is in the spool, and not in the store yet; the next \
+                 command that writes delivers it",
+                clean(undelivered.key.as_str()),
+                undelivered.settle.holder.attempt
+            )),
+            Spooled::Damaged { path, why } => {
+                global.note(&format!(
+                    "warning: {}: this file of the spool is damaged: {}",
+                    clean(&path.to_string_lossy()),
+                    clean(&why)
+                ));
+            }
+        }
     }
 }
