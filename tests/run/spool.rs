@@ -9,6 +9,7 @@ use crate::common::{Output, finish};
 on_every_store!(
     an_outcome_that_the_store_never_took_is_delivered_once,
     a_spooled_outcome_that_comes_late_is_a_late_outcome,
+    a_look_mentions_the_spool_and_a_decision_delivers_it_first,
     what_was_spooled_elsewhere_is_delivered_too,
     a_spool_that_others_may_write_to_is_not_believed,
     what_is_damaged_is_set_aside_and_named,
@@ -90,6 +91,28 @@ fn a_spooled_outcome_that_comes_late_is_a_late_outcome(kind: Kind) {
     assert_eq!(text(&at.show("k")["cause"]), "late_outcome");
     assert!(!file.exists());
     assert_eq!(at.marks(), 1);
+}
+
+fn a_look_mentions_the_spool_and_a_decision_delivers_it_first(kind: Kind) {
+    // EXE-25
+    let at = Place::new(kind);
+    assert_eq!(unrecorded(&at, "k", "").code, Some(74));
+    let file = spooled(&at);
+    at.lapsed("k");
+    let before = at.dump();
+    for look in [vec!["show", "k"], vec!["effects"], vec!["history", "k"]] {
+        let told = at.ask(&look);
+        assert!(told.stderr.contains("k: an outcome of attempt 1 is in the spool"), "{told:?}");
+    }
+    assert!(file.exists());
+    assert_eq!(at.dump(), before);
+    // What the child said is so before a person can say otherwise.
+    let revision = at.show("k")["revision"].to_string();
+    let wrong = ["resolve", "k", "--not-executed", "--reason", "gone", "--expect", &revision];
+    let refused = at.ask(&wrong);
+    assert_eq!(refused.code, Some(79), "{refused:?}");
+    assert_eq!(at.state("k"), "committed");
+    assert!(!file.exists());
 }
 
 fn what_was_spooled_elsewhere_is_delivered_too(kind: Kind) {
