@@ -192,7 +192,7 @@ fn attempts_are_counted_over_all_processes(kind: Kind) {
 }
 
 fn an_expectation_that_does_not_hold_writes_nothing(kind: Kind) {
-    // CLI-11, CMT-12, EFF-12
+    // CLI-11, CMT-12, CMT-13, EFF-12
     let at = Place::new(kind);
     let expect = |key: &str, state: &str| {
         finish(&mut at.run(key, &["--expect", state, "--json"], &[MARK, "exit 4"].concat()))

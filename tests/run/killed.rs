@@ -24,7 +24,7 @@ on_every_store!(
 const LEASE: [&str; 2] = ["--lease", "4s"];
 
 fn t158_a_kill_at_any_point_never_frees_or_repeats_an_effect(kind: Kind) {
-    // T158, case 3; STO-12, EFF-5, EFF-10, EXE-1, CLI-10
+    // T158, case 3; STO-12, CMT-1, EFF-5, EFF-10, EXE-1, CLI-10
     thread::scope(|scope| {
         for point in Point::ALL {
             let named = thread::Builder::new().name(point.name().to_owned());

@@ -200,7 +200,7 @@ fn a_store_that_cannot_be_meant_is_refused_and_nothing_is_made() {
         assert_eq!(end.code, Some(78), "{name}={value}: {end:?}");
         assert!(end.stderr.contains("nothing was done"), "{}", end.stderr);
     }
-    let made: Vec<_> = ["work", "home", "foreign"]
+    let made: Vec<_> = ["here", "home", "foreign"]
         .iter()
         .flat_map(|folder| fs::read_dir(env.path(folder)).unwrap())
         .collect();

@@ -10,6 +10,7 @@ on_every_store!(
     a_signal_ends_a_wait_and_nothing_runs,
     a_signal_between_retries_ends_it,
     a_signal_that_was_ignored_stays_ignored,
+    without_a_terminal_a_child_leads_a_group_of_its_own,
 );
 
 fn a_signal_reaches_the_child_once_and_its_real_outcome_is_recorded(kind: Kind) {
@@ -114,4 +115,18 @@ fn a_signal_that_was_ignored_stays_ignored(kind: Kind) {
         finish(&mut at.run("k", &["--on-committed", "skip", "--rebind"], "true")).code,
         Some(65)
     );
+}
+
+fn without_a_terminal_a_child_leads_a_group_of_its_own(kind: Kind) {
+    // EXE-10
+    let at = Place::new(kind);
+    let run = at.run("k", &[], r#"echo "$$ $(cut -d" " -f5 /proc/$$/stat)""#);
+    let mut apart = std::process::Command::new("setsid");
+    apart.arg("--wait").arg(run.get_program()).args(run.get_args()).env_clear();
+    for (name, value) in run.get_envs() {
+        apart.env(name, value.unwrap());
+    }
+    let end = finish(&mut apart);
+    let (pid, group) = end.stdout.trim().split_once(' ').unwrap();
+    assert_eq!((end.code, pid), (Some(0), group), "{end:?}");
 }

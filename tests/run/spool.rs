@@ -9,6 +9,9 @@ use crate::common::{Output, finish};
 on_every_store!(
     an_outcome_that_the_store_never_took_is_delivered_once,
     a_spooled_outcome_that_comes_late_is_a_late_outcome,
+    a_look_mentions_the_spool_and_a_decision_delivers_it_first,
+    what_was_spooled_elsewhere_is_delivered_too,
+    a_spool_that_others_may_write_to_is_not_believed,
     what_is_damaged_is_set_aside_and_named,
     an_outcome_of_another_store_is_left_alone,
     a_spool_that_cannot_be_written_leaves_the_facts_on_stderr,
@@ -90,6 +93,58 @@ fn a_spooled_outcome_that_comes_late_is_a_late_outcome(kind: Kind) {
     assert_eq!(at.marks(), 1);
 }
 
+fn a_look_mentions_the_spool_and_a_decision_delivers_it_first(kind: Kind) {
+    // EXE-25
+    let at = Place::new(kind);
+    assert_eq!(unrecorded(&at, "k", "").code, Some(74));
+    let file = spooled(&at);
+    at.lapsed("k");
+    let before = at.dump();
+    for look in [vec!["show", "k"], vec!["effects"], vec!["history", "k"]] {
+        let told = at.ask(&look);
+        assert!(told.stderr.contains("k: an outcome of attempt 1 is in the spool"), "{told:?}");
+    }
+    assert!(file.exists());
+    assert_eq!(at.dump(), before);
+    // What the child said is so before a person can say otherwise.
+    let revision = at.show("k")["revision"].to_string();
+    let wrong = ["resolve", "k", "--not-executed", "--reason", "gone", "--expect", &revision];
+    let refused = at.ask(&wrong);
+    assert_eq!(refused.code, Some(79), "{refused:?}");
+    assert_eq!(at.state("k"), "committed");
+    assert!(!file.exists());
+}
+
+fn what_was_spooled_elsewhere_is_delivered_too(kind: Kind) {
+    // EXE-23, EXE-25
+    let at = Place::new(kind);
+    // For a while, nobody can write to the first of its places: a file is in the way.
+    fs::create_dir_all(at.spool().parent().unwrap()).unwrap();
+    fs::write(at.spool(), "").unwrap();
+    assert_eq!(unrecorded(&at, "k", "").code, Some(74));
+    let elsewhere = at.env.path(&format!("tmp/ctrlrun-{}/spool", nix::unistd::geteuid()));
+    assert_eq!(at.spooled(&elsewhere).len(), 1);
+    fs::remove_file(at.spool()).unwrap();
+    let end = finish(&mut at.run("k", &SOON, &[MARK, HOLD].concat()));
+    assert_eq!(end.code, Some(0), "{end:?}");
+    assert!(end.stderr.contains("k: its spooled outcome is recorded"), "{}", end.stderr);
+    assert_eq!((at.spooled(&elsewhere).len(), at.marks()), (0, 1));
+}
+
+fn a_spool_that_others_may_write_to_is_not_believed(kind: Kind) {
+    // EXE-23
+    let at = Place::new(kind);
+    fs::create_dir_all(at.spool().parent().unwrap()).unwrap();
+    fs::write(at.spool(), "").unwrap();
+    let shared = at.env.path(&format!("tmp/ctrlrun-{}", nix::unistd::geteuid()));
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).unwrap();
+    let end = unrecorded(&at, "k", "");
+    assert_eq!(end.code, Some(74), "{end:?}");
+    assert!(end.stderr.contains("THE SPOOL COULD NOT KEEP IT"), "{}", end.stderr);
+    assert_eq!(fs::read_dir(&shared).unwrap().count(), 0);
+}
+
 fn what_is_damaged_is_set_aside_and_named(kind: Kind) {
     // EXE-26
     let at = Place::new(kind);
@@ -133,10 +188,6 @@ fn a_spool_that_cannot_be_written_leaves_the_facts_on_stderr(kind: Kind) {
     // A file where the directory would be: nobody can write there, not even root.
     let nowhere = at.env.path("file");
     fs::write(&nowhere, "").unwrap();
-    let spool = |path: &Path| {
-        at.run("k", &SOON, &[MARK, HOLD].concat()).env("CTRLRUN_SPOOL", path).get_envs().count()
-    };
-    assert!(spool(&nowhere) > 0);
     let mut run = at.run("k", &SOON, &[MARK, HOLD].concat());
     let run = at.start(run.env("CTRLRUN_SPOOL", nowhere.join("spool")));
     crate::at::until("it has marked", || at.marks() == 1);
@@ -294,8 +345,11 @@ fn a_full_disk_runs_nothing_before_and_loses_nothing_after() {
     let run = |key: &str, script: &str| {
         let mut command = at.env.command(["run", "-k", key, "--store"]);
         command.arg(&store).args(SOON).args(["--", "sh", "-c", script]);
+        // The spool's first place is on the full disk too.
+        command.env("XDG_STATE_HOME", small.0.join("state"));
         finish(command.env("PLACE", at.env.path("")).env("SMALL", &small.0))
     };
+    let elsewhere = at.env.path(&format!("tmp/ctrlrun-{}/spool", nix::unistd::geteuid()));
     let made = finish(&mut ours(&["init"]));
     assert_eq!(made.code, Some(0), "{made:?}");
     assert!(made.stderr.contains("tmpfs"), "no warning: {}", made.stderr);
@@ -304,7 +358,7 @@ fn a_full_disk_runs_nothing_before_and_loses_nothing_after() {
     let end = run("k", &[MARK, fill, "exit 0"].concat());
     assert_eq!(end.code, Some(74), "{end:?}");
     assert!(end.stderr.contains("full"), "{}", end.stderr);
-    assert_eq!(at.spooled(&at.spool()).len(), 1);
+    assert_eq!(at.spooled(&elsewhere).len(), 1);
     let full = run("other", MARK);
     assert_eq!(full.code, Some(69), "{full:?}");
     assert!(full.stderr.contains("nothing was run"), "{}", full.stderr);
@@ -315,5 +369,5 @@ fn a_full_disk_runs_nothing_before_and_loses_nothing_after() {
     assert_eq!(after.code, Some(0), "{after:?}");
     let shown = finish(&mut ours(&["show", "k", "--check"]));
     assert_eq!(shown.code, Some(0), "{shown:?}");
-    assert_eq!((at.spooled(&at.spool()).len(), at.marks()), (0, 2));
+    assert_eq!((at.spooled(&elsewhere).len(), at.marks()), (0, 2));
 }
