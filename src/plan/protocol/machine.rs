@@ -298,16 +298,8 @@ impl Handle {
         events: &[Event],
         fresh: WriteId,
     ) -> Result<Box<Append>, BadStart> {
-        let outcome_id = match &self.command {
-            Command::Settle(settle) => Some(settle.outcome_id),
-            Command::Reserve(_)
-            | Command::Begin(_)
-            | Command::Renew { .. }
-            | Command::Resolve(_)
-            | Command::Reopen { .. }
-            | Command::Contend
-            | Command::Probed(_) => None,
-        };
+        let settle = self.command.settle();
+        let outcome_id = settle.map(|settle| settle.outcome_id);
         let mut record = found.record.clone();
         let mut history = Vec::with_capacity(events.len());
         let first = found.revision().unwrap_or(0).saturating_add(1);
@@ -339,18 +331,9 @@ impl Handle {
         let next = record.ok_or(BadStart("nothing"))?;
         // Of two holders of one attempt number (a restored store) only the record's own keeps its
         // output: the other's would pass for it.
-        let stranger = match &self.command {
-            Command::Settle(settle) => {
-                next.attempt == settle.holder.attempt && !next.is_held_by(settle.holder)
-            }
-            Command::Reserve(_)
-            | Command::Begin(_)
-            | Command::Renew { .. }
-            | Command::Resolve(_)
-            | Command::Reopen { .. }
-            | Command::Contend
-            | Command::Probed(_) => false,
-        };
+        let stranger = settle.is_some_and(|settle| {
+            next.attempt == settle.holder.attempt && !next.is_held_by(settle.holder)
+        });
         let outputs = if stranger { Vec::new() } else { self.outputs.clone() };
         Ok(Box::new(Append {
             found: found.record,

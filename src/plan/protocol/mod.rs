@@ -206,6 +206,22 @@ pub enum Step {
     Done(Done),
 }
 
+impl Step {
+    /// The end, if this is it; else the step itself, to be performed.
+    ///
+    /// # Errors
+    /// The step, where it is not the last.
+    pub fn done(self) -> Result<Done, Box<Self>> {
+        match self {
+            Self::Done(done) => Ok(done),
+            step @ (Self::Load { .. }
+            | Self::Append { .. }
+            | Self::Reread { .. }
+            | Self::Pause(_)) => Err(Box::new(step)),
+        }
+    }
+}
+
 /// What the driver answers with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
