@@ -3,6 +3,8 @@
 //!
 //! A write has three ends, landed, refused and unknown, and a fourth that is only "could not":
 //! nothing was committed. They are a value that must be looked at; no `?` can turn one into another.
+pub mod postgres;
+
 use std::time::Duration;
 
 use crate::plan::effect::{HistoryRow, Record};
