@@ -1,5 +1,4 @@
 //! A real PgBouncer in transaction mode, in front of a test's server.
-#![expect(dead_code, reason = "each test file uses its own part of it")]
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -10,9 +9,7 @@ use ctrlrun::store::postgres::connect::connect;
 use ctrlrun::store::postgres::here;
 use tempfile::TempDir;
 
-use super::postgres::{
-    LONG, Server, as_owner, folder, free_port, hand_over, info, unavailable,
-};
+use super::postgres::{LONG, Server, as_owner, folder, free_port, hand_over, info, unavailable};
 
 /// A running pooler; it is killed when this is dropped.
 pub struct PgBouncer {

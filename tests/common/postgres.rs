@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ctrlrun::store::postgres::conninfo::Conninfo;
 use ctrlrun::store::postgres::connect::connect;
+use ctrlrun::store::postgres::conninfo::Conninfo;
 use ctrlrun::store::postgres::faultproxy::Upstream;
 use ctrlrun::store::postgres::here::{self, Here};
 use ctrlrun::store::postgres::link::Link;
@@ -63,7 +63,9 @@ pub fn server() -> Option<Server> {
 /// A server with some things different.
 pub fn server_with(options: &Options) -> Option<Server> {
     let Some(bin) = options.bin.clone().or_else(|| binaries().pop()) else {
-        unavailable("no PostgreSQL server is installed (looked in PATH, /usr/lib/postgresql/*/bin)");
+        unavailable(
+            "no PostgreSQL server is installed (looked in PATH, /usr/lib/postgresql/*/bin)",
+        );
         return None;
     };
     Some(Server::new(bin, options))
@@ -217,7 +219,7 @@ impl Server {
         let mut command = as_owner(self.bin.join("postgres"));
         command.arg("-D").arg(self.data()).arg("-p").arg(self.port.to_string());
         command.arg("-k").arg(self.folder.path()).arg("-h").arg("127.0.0.1");
-        for setting in ["shared_buffers=16MB", "max_connections=60"] {
+        for setting in ["shared_buffers=16MB", "recovery_init_sync_method=syncfs"] {
             command.arg("-c").arg(setting);
         }
         for setting in &self.settings {
@@ -233,7 +235,8 @@ impl Server {
     /// Ends the server when this process ends in a way that drops nothing.
     fn keep(&mut self, postmaster: u32) {
         let script = format!(
-            "trap '' INT HUP TERM; read -r never; kill -QUIT {postmaster}; rm -rf '{}'",
+            "trap '' INT HUP TERM; read -r never; kill -9 {postmaster}; \
+             while kill -0 {postmaster} 2>&-; do sleep 0.1; done; sleep 1; rm -rf '{}'",
             self.folder.path().display()
         );
         let mut command = Command::new("/bin/sh");
@@ -328,15 +331,16 @@ impl Server {
     /// SIGKILL for every process of the server, as a crash of the machine would have it but for
     /// the caches of the file system.
     pub fn kill9(&mut self) {
-        let postmaster = Pid::from_raw(i32::try_from(self.postmaster.as_ref().unwrap().id()).unwrap());
+        let postmaster =
+            Pid::from_raw(i32::try_from(self.postmaster.as_ref().unwrap().id()).unwrap());
         // Stopped first, so that it has no time to tell the others or to start new ones.
-        kill(postmaster, Signal::SIGSTOP).unwrap();
+        let _ended = kill(postmaster, Signal::SIGSTOP);
         let children = self.children();
         for pid in &children {
             // It may have ended just now.
-            drop(kill(Pid::from_raw(*pid), Signal::SIGKILL));
+            let _ended = kill(Pid::from_raw(*pid), Signal::SIGKILL);
         }
-        kill(postmaster, Signal::SIGKILL).unwrap();
+        let _ended = kill(postmaster, Signal::SIGKILL);
         self.gone(&children);
     }
 
