@@ -267,7 +267,7 @@ fn the_nth_connection_is_refused_black_holed_or_led_elsewhere() {
     let error = connect(&to, &here::read, LONG).unwrap_err();
     assert!(matches!(error.tries[0].why, Why::Unreachable(_)), "{error:?}");
     let error = connect(&to, &here::read, SHORT).unwrap_err();
-    assert_eq!(error.tries[0].why, Why::Deadline(SHORT));
+    assert!(matches!(error.tries[0].why, Why::Deadline(_)), "{error:?}");
     for _ in 0..2 {
         assert_eq!(port(&link(&stage.url())), other.port.to_string());
     }

@@ -15,6 +15,7 @@ use ctrlrun::store::postgres::faultproxy::Upstream;
 use ctrlrun::store::postgres::here::{self, Here};
 use ctrlrun::store::postgres::link::Link;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::statvfs::statvfs;
 use nix::unistd::{Pid, User, geteuid};
 use tempfile::TempDir;
 use tokio_postgres::SimpleQueryMessage;
@@ -144,9 +145,17 @@ fn run(command: &mut Command) {
     assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// A folder under /tmp, whose name is short enough for a socket in it.
+/// Where servers live: in memory if there is room, since a data folder is a thousand files. The
+/// server still syncs; what its crash may lose is what its processes hold, here as on a disk.
+fn base() -> PathBuf {
+    let room =
+        statvfs("/dev/shm").map_or(0, |found| found.blocks_available() * found.fragment_size());
+    PathBuf::from(if room > 2 << 30 { "/dev/shm" } else { "/tmp" })
+}
+
+/// A folder whose name is short enough for a socket in it.
 pub fn folder() -> TempDir {
-    let folder = tempfile::Builder::new().prefix("ctrlrun-pg-").tempdir_in("/tmp").unwrap();
+    let folder = tempfile::Builder::new().prefix("ctrlrun-pg-").tempdir_in(base()).unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     hand_over(folder.path());
     folder
@@ -155,7 +164,7 @@ pub fn folder() -> TempDir {
 /// A fresh data folder, made once a version and copied from then on.
 fn template(bin: &Path) -> PathBuf {
     let major = major(&bin.join("postgres")).unwrap();
-    let place = PathBuf::from(format!("/tmp/ctrlrun-pg-template-{major}-{}", geteuid()));
+    let place = base().join(format!("ctrlrun-pg-template-{major}-{}", geteuid()));
     if !place.exists() {
         let fresh = folder();
         let data = fresh.path().join("data");
