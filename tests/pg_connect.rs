@@ -1,4 +1,5 @@
 //! Connecting to a real server, in the ways that libpq's users expect (cases 35, 37, 38, 39).
+#![expect(clippy::unwrap_used, reason = "a test ends where its stage cannot be set")]
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;

@@ -1,4 +1,5 @@
 //! A real PgBouncer in transaction mode, in front of a test's server.
+#![expect(clippy::unwrap_used, reason = "a test ends where its stage cannot be set")]
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};

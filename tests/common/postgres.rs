@@ -1,5 +1,6 @@
 //! A real server that a test starts for itself and ends when it is done.
 #![expect(dead_code, reason = "each test file uses its own part of it")]
+#![expect(clippy::unwrap_used, reason = "a test ends where its stage cannot be set")]
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -110,6 +111,12 @@ fn major(program: &Path) -> Option<u32> {
     let said = Command::new(program).arg("--version").output().ok()?;
     let said = String::from_utf8(said.stdout).ok()?;
     said.split_whitespace().nth(2)?.split('.').next()?.parse().ok()
+}
+
+/// Some builds do without.
+fn has_tls(bin: &Path) -> bool {
+    let program = fs::read(bin.join("postgres")).unwrap_or_default();
+    program.windows(9).any(|bytes| bytes == b"libssl.so")
 }
 
 /// The server refuses to run as root.
@@ -228,7 +235,13 @@ impl Server {
         let mut command = as_owner(self.bin.join("postgres"));
         command.arg("-D").arg(self.data()).arg("-p").arg(self.port.to_string());
         command.arg("-k").arg(self.folder.path()).arg("-h").arg("127.0.0.1");
-        for setting in ["shared_buffers=16MB", "recovery_init_sync_method=syncfs"] {
+        // Shared memory in the data folder goes with it, whatever the server's end was.
+        let own = [
+            "shared_buffers=16MB",
+            "dynamic_shared_memory_type=mmap",
+            "recovery_init_sync_method=syncfs",
+        ];
+        for setting in own {
             command.arg("-c").arg(setting);
         }
         for setting in &self.settings {
@@ -392,8 +405,24 @@ fn stat(pid: i32) -> Option<(char, u32)> {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if self.postmaster.is_some() {
-            self.kill9();
+        if let Some(mut postmaster) = self.postmaster.take() {
+            // An immediate shutdown: nothing is saved, and the system's shared memory is given back.
+            let pid = Pid::from_raw(i32::try_from(postmaster.id()).unwrap_or(i32::MAX));
+            let _ended = kill(pid, Signal::SIGQUIT);
+            let until = Instant::now() + LONG;
+            while matches!(postmaster.try_wait(), Ok(None)) && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            drop((postmaster.kill(), postmaster.wait()));
+        }
+        if let Some(mut keeper) = self.keeper.take() {
+            drop((keeper.kill(), keeper.wait()));
+        }
+        // A server that was killed left it behind: the last number of line 7.
+        let pid_file = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
+        let segment = pid_file.lines().nth(6).and_then(|line| line.split_whitespace().last());
+        if let Some(segment) = segment {
+            drop(Command::new("ipcrm").args(["-m", segment]).stderr(Stdio::null()).status());
         }
     }
 }
