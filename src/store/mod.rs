@@ -9,6 +9,7 @@
 //! | [`location`] | where a store is, as a user writes it |
 //! | [`open`](mod@open) | opens one |
 //! | [`row`] | a record as flat columns, the same on every store |
+//! | [`postgres`] | a server, for many hosts |
 //! | [`sqlite`] | the embedded store |
 //! | [`conformance`] | what every store must do |
 //! | [`faulty`] | a store that loses answers on purpose |
@@ -17,6 +18,7 @@ pub mod conformance;
 pub mod faulty;
 pub mod location;
 pub mod open;
+pub mod postgres;
 pub mod row;
 pub mod sqlite;
 pub mod stop;
