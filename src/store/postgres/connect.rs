@@ -1,5 +1,5 @@
 //! Making a connection: the hosts in their order, each within its share of the time, until one is
-//! what `target_session_attrs` asks for.
+//! what `target_session_attrs` asks for (CON-6).
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
