@@ -14,6 +14,12 @@
 //!
 //! The promise under all of it: it may cost availability, it never costs a second execution.
 //! `spec/` is the normative text; code and tests cite its clauses (`EFF-3`).
+#![cfg_attr(
+    not(test),
+    deny(clippy::wildcard_enum_match_arm, clippy::unwrap_used, clippy::expect_used)
+)]
+
 pub mod drive;
+pub mod exec;
 pub mod plan;
 pub mod store;

@@ -1,1 +1,14 @@
-fn main() {}
+//! `ctrlrun`: parse, dispatch, exit code. Everything that matters is in the library; the face of it
+//! is in `cli/`.
+#![cfg_attr(
+    not(test),
+    deny(clippy::wildcard_enum_match_arm, clippy::unwrap_used, clippy::expect_used)
+)]
+
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(cli::main(std::env::args_os()).0)
+}

@@ -1,6 +1,10 @@
 //! The only room that knows stores and executors: it performs the steps that `plan` names and feeds
 //! the answers back. It decides nothing.
+pub mod deliver;
 pub mod handle;
 pub mod host;
+pub mod persist;
+pub mod run;
+pub mod spool;
 
 pub use handle::{Call, handle};

@@ -2,18 +2,23 @@
 //!
 //! | file | decides |
 //! |---|---|
+//! | [`again`] | whether this process tries once more |
 //! | [`effect`] | what a command may do to an effect, and what its history folds into |
 //! | [`expect`] | what an expected stream state makes of the version found |
 //! | [`protocol`] | one conditional write: load, decide, append, settle |
 //! | [`attempt`] | one effect: reserve, begin, spawn, renew, settle |
 //! | [`verdict`] | what the end of a child proves |
+//! | [`proof`] | what is said of a command line whose exit codes are taken as proof |
 //! | [`retry`] | when to try again, and when to stop |
 //! | [`key`] | what can name an effect, and what identifies a request |
 //! | [`time`] | the two clocks, which are never mixed |
+pub mod again;
 pub mod attempt;
+mod bytes;
 pub mod effect;
 pub mod expect;
 pub mod key;
+pub mod proof;
 pub mod protocol;
 pub mod retry;
 pub mod time;

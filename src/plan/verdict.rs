@@ -10,6 +10,8 @@ pub enum Exit {
     Code(i32),
     /// By this signal.
     Signal(i32),
+    /// It is gone, and nobody saw how.
+    Unseen,
 }
 
 /// All that was seen of a child's end.
@@ -162,7 +164,7 @@ impl NotExecuted {
 pub fn verdict(end: &ChildEnd, declared: &NotExecuted) -> (Verdict, Ending) {
     let is_declared = match end.exit {
         Exit::Code(code) => declared.has(code),
-        Exit::Signal(_) => false,
+        Exit::Signal(_) | Exit::Unseen => false,
     };
     let ambiguous =
         |cause| Verdict::Ambiguous { cause, reaped: !end.timed_out && !end.descendants_left };
@@ -171,7 +173,7 @@ pub fn verdict(end: &ChildEnd, declared: &NotExecuted) -> (Verdict, Ending) {
     } else {
         match end.exit {
             Exit::Signal(_) => Cause::Signal,
-            Exit::Code(_) => Cause::Exit,
+            Exit::Code(_) | Exit::Unseen => Cause::Exit,
         }
     };
     let succeeded = end.exit == Exit::Code(0);
@@ -185,7 +187,7 @@ pub fn verdict(end: &ChildEnd, declared: &NotExecuted) -> (Verdict, Ending) {
         Statement::NotExecuted if succeeded && !end.timed_out => {
             (ambiguous(Cause::Contradiction), Some("it said not-executed, and exited 0".to_owned()))
         }
-        Statement::NotExecuted if by_exit == Cause::Exit => {
+        Statement::NotExecuted if by_exit == Cause::Exit && end.exit != Exit::Unseen => {
             (Verdict::Failed, Some("it said not-executed".to_owned()))
         }
         Statement::NotExecuted => (ambiguous(by_exit), Some("it said not-executed".to_owned())),
@@ -201,6 +203,7 @@ fn ending(end: &ChildEnd, aside: Option<String>) -> Ending {
     let (exit_code, signal, mut detail) = match end.exit {
         Exit::Code(code) => (Some(code), None, format!("exited {code}")),
         Exit::Signal(number) => (None, Some(number), format!("killed by signal {number}")),
+        Exit::Unseen => (None, None, "it ended, and nobody saw how".to_owned()),
     };
     if end.timed_out {
         detail = format!("timed out, then {detail}");

@@ -3,7 +3,25 @@
 //!
 //! A write has three ends, landed, refused and unknown, and a fourth that is only "could not":
 //! nothing was committed. They are a value that must be looked at; no `?` can turn one into another.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | [`location`] | where a store is, as a user writes it |
+//! | [`open`](mod@open) | opens one |
+//! | [`row`] | a record as flat columns, the same on every store |
+//! | [`sqlite`] | the embedded store |
+//! | [`postgres`] | the store for many hosts; so far, connecting to it |
+//! | [`conformance`] | what every store must do |
+//! | [`faulty`] | a store that loses answers on purpose |
+//! | [`stop`] | named places where a process halts itself, for tests that kill it there |
+pub mod conformance;
+pub mod faulty;
+pub mod location;
+pub mod open;
 pub mod postgres;
+pub mod row;
+pub mod sqlite;
+pub mod stop;
 
 use std::time::Duration;
 
@@ -11,6 +29,8 @@ use crate::plan::effect::{HistoryRow, Record};
 use crate::plan::key::Key;
 use crate::plan::time::Timestamp;
 
+pub use self::location::Location;
+pub use self::open::{BeforeCommit, Mode, Opened, Options, open};
 pub use crate::plan::protocol::{Append, Ask, Captured, CouldNot, End, Found, Reason, Stream};
 
 /// A store of effects. One conformance suite holds for all (`conformance`).

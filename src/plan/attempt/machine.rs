@@ -3,7 +3,8 @@ use std::time::Duration;
 
 use super::{Came, Do, NotRecorded, Order, Outcome, RESERVED_LEASE_MAX, Report, Undelivered};
 use crate::plan::effect::{
-    Answer, Begin, Command, Ending, Holder, Record, Refusal, Reserve, Settle, State, Verdict,
+    Answer, Begin, Command, Ending, Holder, Record, Recorded, Refusal, Reserve, Settle, State,
+    Verdict,
 };
 use crate::plan::expect::StreamState;
 use crate::plan::key::Key;
@@ -99,6 +100,12 @@ impl Attempt {
         &self.order.key
     }
 
+    /// The label of this attempt.
+    #[must_use]
+    pub fn attempt_id(&self) -> &str {
+        &self.order.attempt_id
+    }
+
     /// Takes what came and names the next thing to do. `at` is our own clock, read after it came.
     pub fn step(&mut self, came: Came, at: Moment) -> Do {
         match (std::mem::replace(&mut self.phase, Phase::Over), came) {
@@ -122,8 +129,7 @@ impl Attempt {
                 self.renew(renew_at, ending, at)
             }
             (Phase::Watching { ending, .. }, Came::Renewed(done)) => self.renewed(done, ending, at),
-            (Phase::Watching { renewing, renew_at, ending }, Came::Started) => {
-                // The driver has begun what it was told to do beside the child.
+            (Phase::Watching { renewing, renew_at, ending }, Came::UnderWay) => {
                 self.watch(renewing, renew_at, ending)
             }
             (Phase::Watching { .. }, Came::Ended { end, stdout, stderr }) => {
@@ -186,15 +192,14 @@ impl Attempt {
                     _ => self.out_of_step(),
                 }
             }
-            Done::CouldNot(error) => self.over(Outcome::CouldNot(error)),
+            // The reservation may have landed unseen. Nothing runs and nothing more is written now;
+            // "never started" goes to the spool, so that a delivery before the lease ends settles
+            // it without a person (CMT-10).
+            Done::CouldNot(error) => {
+                self.nothing_ran(write.unknown_reservation(), Outcome::CouldNot(error))
+            }
             Done::Unknown(error) => {
-                // The reservation may have landed. Nothing runs and nothing more is written now;
-                // "never started" goes to the spool, so that a delivery before the lease ends
-                // settles it without a person (CMT-10).
-                let holder = write
-                    .unknown_row()
-                    .map(|row| Holder { attempt: row.attempt, reservation_id: row.reservation_id });
-                self.nothing_ran(holder, Outcome::Unknown(error))
+                self.nothing_ran(write.unknown_reservation(), Outcome::Unknown(error))
             }
         }
     }
@@ -402,30 +407,17 @@ impl Attempt {
         let why = match done {
             Done::Answered(answered) => {
                 self.see(&answered);
-                match answered.answer {
-                    Answer::Settled | Answer::Delivered => {
+                match answered.answer.recorded() {
+                    Some(Recorded::Ours) => {
                         let outcome = match refusal {
                             Some(refusal) => Outcome::Refused(refusal),
-                            None => Outcome::Settled {
-                                verdict: undelivered.settle.verdict,
-                                ending: undelivered.settle.ending,
-                            },
+                            None => settled(undelivered.settle, self.record.as_ref()),
                         };
                         return self.recorded(outcome);
                     }
-                    Answer::KeptAsLate => NotRecorded::Late,
-                    Answer::Forgotten => NotRecorded::Forgotten,
-                    Answer::Granted
-                    | Answer::Start
-                    | Answer::Renewed { .. }
-                    | Answer::Lost
-                    | Answer::Resolved
-                    | Answer::AlreadySo
-                    | Answer::Contended
-                    | Answer::ProbeKept
-                    | Answer::Nothing
-                    | Answer::CommittedAlready
-                    | Answer::Refused(_) => return self.out_of_step(),
+                    Some(Recorded::Late) => NotRecorded::Late,
+                    Some(Recorded::Forgotten) => NotRecorded::Forgotten,
+                    None => return self.out_of_step(),
                 }
             }
             Done::CouldNot(error) | Done::Unknown(error) => NotRecorded::Store(error),
@@ -440,7 +432,7 @@ impl Attempt {
         if let Some(Ok(())) = self.spooled {
             self.spooled = None;
             self.phase = Phase::Closing(outcome);
-            return Do::Unspool;
+            return Do::Unspool(self.order.outcome_id);
         }
         self.over(outcome)
     }
@@ -476,6 +468,23 @@ impl Attempt {
 /// (CMT-14).
 fn budget(within: Duration, exchange_max: Duration, lease: Duration, at: Moment) -> Budget {
     Budget::new(TRIES_MAX, at.plus(within), exchange_max.min(lease / 4))
+}
+
+/// What was recorded as this attempt's. That is its word, but for a doubt that others had raised
+/// meanwhile: then "failed" stands as AMBIGUOUS, and must be told, and retried, as that (EFF-7).
+fn settled(settle: Settle, record: Option<&Record>) -> Outcome {
+    let ours = record.filter(|record| record.is_held_by(settle.holder));
+    let verdict = match ours.map(|record| record.state) {
+        Some(State::Ambiguous { cause, reaped }) => Verdict::Ambiguous { cause, reaped },
+        Some(
+            State::Reserved { .. }
+            | State::Executing { .. }
+            | State::Committed { .. }
+            | State::Failed { .. },
+        )
+        | None => settle.verdict,
+    };
+    Outcome::Settled { verdict, ending: settle.ending }
 }
 
 fn is_failure(input: &Input) -> bool {

@@ -21,6 +21,8 @@ pub use machine::Attempt;
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::effect::{
     Ending, Holder, Labels, OutcomeId, RanOn, Record, Refusal, Request, Settle, Verdict,
 };
@@ -91,8 +93,8 @@ pub enum Do {
     EndChild,
     /// Keep the outcome in a local file (EXE-24).
     Spool(Box<Undelivered>),
-    /// The outcome is recorded: remove that file.
-    Unspool,
+    /// The outcome is recorded: remove its file.
+    Unspool(OutcomeId),
     /// It is over.
     Over(Box<Report>),
 }
@@ -135,7 +137,7 @@ pub enum Came {
 }
 
 /// An outcome that the store has not taken yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Undelivered {
     /// The effect.
     pub key: Key,

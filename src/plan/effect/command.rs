@@ -110,7 +110,7 @@ impl Verdict {
 }
 
 /// See [`Command::Settle`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settle {
     /// Whose word it is.
     pub holder: Holder,
@@ -209,6 +209,40 @@ pub enum Answer {
     CommittedAlready,
     /// Refused.
     Refused(Refusal),
+}
+
+/// Where the word of a child ended up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recorded {
+    /// It is the record's outcome, now or since an earlier delivery of the same word.
+    Ours,
+    /// It is in the history, as a late outcome.
+    Late,
+    /// Nowhere: the effect was forgotten.
+    Forgotten,
+}
+
+impl Answer {
+    /// What the answer to a settle says; `None` if it is no answer to one.
+    #[must_use]
+    pub fn recorded(&self) -> Option<Recorded> {
+        match self {
+            Self::Settled | Self::Delivered => Some(Recorded::Ours),
+            Self::KeptAsLate => Some(Recorded::Late),
+            Self::Forgotten => Some(Recorded::Forgotten),
+            Self::Granted
+            | Self::Start
+            | Self::Renewed { .. }
+            | Self::Lost
+            | Self::Resolved
+            | Self::AlreadySo
+            | Self::Contended
+            | Self::ProbeKept
+            | Self::Nothing
+            | Self::CommittedAlready
+            | Self::Refused(_) => None,
+        }
+    }
 }
 
 /// Why a command was refused. The record found goes with it.

@@ -3,9 +3,9 @@
 //! Every match over states is exhaustive, without a catch-all: a new state is a compile error in
 //! every cell that has not thought of it.
 use super::{
-    Ambiguated, Answer, Began, Begin, Cause, Command, Committed, Decision, Event, Failed, FailedBy,
-    Holder, LateOutcome, LeaseRenewed, Probe, ProbeAnswer, Probed, Record, Refusal, Reopened,
-    Reserve, Reserved, Resolve, Resolved, Settle, State, Verdict, WriteId,
+    Ambiguated, Answer, Began, Begin, Cause, Command, Committed, Decision, Ending, Event, Failed,
+    FailedBy, Holder, LateOutcome, LeaseRenewed, Probe, ProbeAnswer, Probed, Record, Refusal,
+    Reopened, Reserve, Reserved, Resolve, Resolved, Settle, State, Verdict, WriteId,
 };
 use crate::plan::expect::{Conflict, StreamState};
 use crate::plan::protocol::Found;
@@ -65,7 +65,7 @@ fn decide_reserve(found: &Found, reserve: &Reserve, maybe_written: &[WriteId]) -
         }
         State::Failed { .. } => {
             let attempt = record.attempt.saturating_add(1);
-            let made = attempt - record.first_attempt + 1;
+            let made = attempt.saturating_sub(record.first_attempt) + 1;
             if reserve.max_attempts.is_some_and(|most| made > most) {
                 return refused(Refusal::MaxAttempts);
             }
@@ -99,7 +99,7 @@ fn decide_begin(found: &Found, begin: &Begin) -> Decision {
             append(vec![late_doubt()], Answer::Refused(Refusal::Ambiguous))
         }
         State::Reserved { .. } if record.is_lapsed(found.now) => append(
-            vec![never_started("its reservation had lapsed before it could begin")],
+            vec![never_started(record, "its reservation had lapsed before it could begin")],
             Answer::Refused(Refusal::TooLate),
         ),
         State::Reserved { .. } => append(
@@ -111,16 +111,20 @@ fn decide_begin(found: &Found, begin: &Begin) -> Decision {
             Answer::Start,
         ),
         State::Executing { .. } if !ours => refused(Refusal::NotOurs),
-        State::Executing { .. } if record.in_doubt => {
-            append(vec![late_doubt()], Answer::Refused(Refusal::Ambiguous))
-        }
         State::Executing { .. } if record.is_lapsed(found.now) => append(
-            vec![never_started("its lease had lapsed before it could start")],
+            vec![never_started(record, "its lease had lapsed before it could start")],
             Answer::Refused(Refusal::TooLate),
+        ),
+        State::Executing { .. } if record.in_doubt => append(
+            vec![never_started(
+                record,
+                "an earlier attempt was found to be in doubt before it could start",
+            )],
+            Answer::Refused(Refusal::NotOurs),
         ),
         State::Executing { .. } if began_by(found, begin.holder) => nothing(Answer::Start),
         State::Executing { .. } => append(
-            vec![never_started("its begin is not in the history")],
+            vec![never_started(record, "its begin is not in the history")],
             Answer::Refused(Refusal::NotOurs),
         ),
         State::Ambiguous { .. } => refused(Refusal::Ambiguous),
@@ -129,6 +133,7 @@ fn decide_begin(found: &Found, begin: &Begin) -> Decision {
 }
 
 fn began_by(found: &Found, holder: Holder) -> bool {
+    // Ours is the record, so its attempt has no other reservation, and the event no other holder.
     found
         .event
         .as_ref()
@@ -160,22 +165,27 @@ fn decide_settle(found: &Found, settle: &Settle) -> Decision {
 }
 
 fn settle_ours(record: &Record, settle: &Settle) -> Decision {
-    let ending = settle.ending.clone();
-    let in_doubt = record.in_doubt;
-    let event = match settle.verdict {
+    let event = outcome(record, settle.verdict, settle.ending.clone());
+    append(vec![event], Answer::Settled)
+}
+
+/// What a holder's word makes of the record that it holds. In doubt nothing ends FAILED.
+fn outcome(record: &Record, word: Verdict, ending: Ending) -> Event {
+    match word {
         Verdict::Committed => Event::Committed(Committed { ending }),
-        Verdict::Failed | Verdict::NeverStarted if in_doubt => Event::Ambiguated(Ambiguated {
-            cause: Cause::LateOutcome,
-            reaped: false,
-            ending: Some(ending),
-        }),
+        Verdict::Failed | Verdict::NeverStarted if record.in_doubt => {
+            Event::Ambiguated(Ambiguated {
+                cause: Cause::LateOutcome,
+                reaped: false,
+                ending: Some(ending),
+            })
+        }
         Verdict::Failed => Event::Failed(Failed { by: FailedBy::OwnWord, ending }),
         Verdict::NeverStarted => Event::Failed(Failed { by: FailedBy::NeverStarted, ending }),
         Verdict::Ambiguous { cause, reaped } => {
             Event::Ambiguated(Ambiguated { cause, reaped, ending: Some(ending) })
         }
-    };
-    append(vec![event], Answer::Settled)
+    }
 }
 
 fn late(settle: &Settle, doubt: bool, then: Option<Event>) -> Decision {
@@ -194,7 +204,11 @@ fn decide_resolve(found: &Found, resolve: &Resolve) -> Decision {
     let Some(record) = &found.record else {
         return refused(Refusal::NoSuchEffect);
     };
-    if is_last_change(found, |event| {
+    if resolve.decision == ProbeAnswer::Unknown {
+        // It decides nothing; were it written, it would clear the doubt.
+        return nothing(Answer::Nothing);
+    }
+    if was(found, |event| {
         matches!(event, Event::Resolved(last) if !last.probe
             && last.decision == resolve.decision
             && last.by == resolve.by
@@ -226,19 +240,24 @@ fn decide_reopen(found: &Found, by: &str, reason: &str, at: u64) -> Decision {
     let Some(record) = &found.record else {
         return refused(Refusal::NoSuchEffect);
     };
+    if was(
+        found,
+        |event| matches!(event, Event::Reopened(last) if last.by == by && last.looked_at == at),
+    ) {
+        return nothing(Answer::AlreadySo);
+    }
+    if let Err(conflict) = looked_at(record, at) {
+        return refused(conflict);
+    }
     let reopened =
         Event::Reopened(Reopened { by: by.to_owned(), reason: reason.to_owned(), looked_at: at });
     match record.state {
         State::Ambiguous { .. } => nothing(Answer::AlreadySo),
-        State::Committed { .. } | State::Failed { .. } => match looked_at(record, at) {
-            Ok(()) => append(vec![reopened], Answer::Resolved),
-            Err(conflict) => refused(conflict),
-        },
-        State::Reserved { .. } | State::Executing { .. } => match looked_at(record, at) {
-            Err(conflict) => refused(conflict),
-            Ok(()) if record.is_lapsed(found.now) => append(vec![lapsed()], Answer::Resolved),
-            Ok(()) => refused(Refusal::Live),
-        },
+        State::Committed { .. } | State::Failed { .. } => append(vec![reopened], Answer::Resolved),
+        State::Reserved { .. } | State::Executing { .. } if record.is_lapsed(found.now) => {
+            append(vec![lapsed()], Answer::Resolved)
+        }
+        State::Reserved { .. } | State::Executing { .. } => refused(Refusal::Live),
     }
 }
 
@@ -266,7 +285,7 @@ fn decide_probed(found: &Found, probe: &Probe) -> Decision {
         ProbeAnswer::NotExecuted if frees(record, cause, reaped, probe) => {
             append(vec![probed, resolved], Answer::Resolved)
         }
-        ProbeAnswer::NotExecuted if is_last_change(found, |event| *event == probed) => {
+        ProbeAnswer::NotExecuted if was(found, |event| *event == probed) => {
             nothing(Answer::ProbeKept)
         }
         ProbeAnswer::NotExecuted => append(vec![probed], Answer::ProbeKept),
@@ -283,9 +302,9 @@ fn frees(record: &Record, cause: Cause, reaped: bool, probe: &Probe) -> bool {
     about_this_attempt && !record.in_doubt && (reaped || probe.reconcile_final)
 }
 
-fn is_last_change(found: &Found, is: impl Fn(&Event) -> bool) -> bool {
-    let newest = found.revision();
-    found.event.as_ref().is_some_and(|row| Some(row.revision) == newest && is(&row.event))
+/// Whether the event that was asked for is there, and such a one.
+fn was(found: &Found, such: impl Fn(&Event) -> bool) -> bool {
+    found.event.as_ref().is_some_and(|row| such(&row.event))
 }
 
 fn looked_at(record: &Record, at: u64) -> Result<(), Refusal> {
@@ -312,9 +331,9 @@ fn late_doubt() -> Event {
     Event::Ambiguated(Ambiguated { cause: Cause::LateOutcome, reaped: false, ending: None })
 }
 
-fn never_started(why: &str) -> Event {
-    let ending = super::Ending { exit_code: None, signal: None, detail: why.to_owned() };
-    Event::Failed(Failed { by: FailedBy::NeverStarted, ending })
+fn never_started(record: &Record, why: &str) -> Event {
+    let ending = Ending { exit_code: None, signal: None, detail: why.to_owned() };
+    outcome(record, Verdict::NeverStarted, ending)
 }
 
 fn append(events: Vec<Event>, answer: Answer) -> Decision {

@@ -165,7 +165,7 @@ pub struct HistoryRow {
     pub write_id: WriteId,
     /// The child whose word it is, on the events that settle.
     pub outcome_id: Option<OutcomeId>,
-    /// The attempt that the record stood at when it was written.
+    /// The attempt it is about: of a late outcome the one whose word came late, else the record's.
     pub attempt: u64,
     /// When, by the store's clock.
     pub recorded_at: Timestamp,

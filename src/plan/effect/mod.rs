@@ -10,8 +10,8 @@ mod event;
 mod evolve;
 
 pub use command::{
-    Answer, Begin, Command, Decision, Holder, Probe, ProbeAnswer, Refusal, Reserve, Resolve,
-    Settle, Verdict,
+    Answer, Begin, Command, Decision, Holder, Probe, ProbeAnswer, Recorded, Refusal, Reserve,
+    Resolve, Settle, Verdict,
 };
 pub use decide::decide;
 pub use event::{

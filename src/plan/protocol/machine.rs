@@ -1,245 +1,13 @@
-//! One conditional write, as a state machine without I/O: load, decide, append, and what to do
-//! when the answer to a commit did not come (CMT clauses).
-//!
-//! | it says | the driver does | and answers with |
-//! |---|---|---|
-//! | [`Step::Load`] | `Store::load` | [`Input::Loaded`] |
-//! | [`Step::Append`] | `Store::append` | [`Input::Ended`] |
-//! | [`Step::Reread`] | `Store::reread`, on a fresh connection | [`Input::Reread`] |
-//! | [`Step::Pause`] | sleeps for a random time up to it | [`Input::Paused`] |
-//! | [`Step::Done`] | nothing more | |
-//!
-//! The two failures that are never merged: [`End::NotCommitted`] proves that nothing was written,
-//! [`End::Unknown`] proves nothing. Once a try of an append is unknown the append stays unknown,
-//! and only a re-read says otherwise.
-use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
-
-use super::effect::{
-    Answer, BadStart, Command, Decision, Event, HistoryRow, OutcomeId, Record, Refusal, WriteId,
-    decide, evolve,
+//! The transitions of one conditional write.
+use super::{Answered, Append, Ask, CouldNot, Done, End, Found, Input, Kept, Reason, Step};
+use crate::plan::effect::{
+    Answer, BadStart, Command, Decision, Event, HistoryRow, Holder, Record, Refusal, State,
+    WriteId, decide, evolve,
 };
-use super::expect::{Conflict, StreamState};
-use super::key::Key;
-use super::retry::{Budget, Schedule};
-use super::time::{Moment, Timestamp};
-
-/// The one event of a key's history that a decision needs beside the row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ask {
-    /// None.
-    Nothing,
-    /// The event that carries this outcome.
-    Outcome(OutcomeId),
-    /// The `began` event of this attempt.
-    Began(u64),
-    /// The event at this revision.
-    Revision(u64),
-    /// The newest event.
-    Last,
-}
-
-/// What a load found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// The row, if there is one.
-    pub record: Option<Record>,
-    /// The store's clock.
-    pub now: Timestamp,
-    /// Attempts of a new key are numbered from this plus one.
-    pub attempt_floor: u64,
-    /// The event asked for, if it is there.
-    pub event: Option<HistoryRow>,
-}
-
-impl Found {
-    /// The revision found; `None` where there is no record.
-    #[must_use]
-    pub fn revision(&self) -> Option<u64> {
-        self.record.as_ref().map(|record| record.revision)
-    }
-}
-
-/// A child's stream as it is kept: its beginning, its end, and how much there was.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Captured {
-    /// The first bytes.
-    pub head: Vec<u8>,
-    /// The last bytes, where something between was dropped.
-    pub tail: Vec<u8>,
-    /// All that the child wrote.
-    pub bytes: u64,
-    /// Whether this is all of it.
-    pub whole: bool,
-}
-
-/// Which output of an attempt it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stream {
-    /// The child's standard output.
-    Stdout,
-    /// The child's standard error.
-    Stderr,
-    /// What a person gave as the output when resolving; the child's own stays as evidence.
-    Stated,
-}
-
-/// One output to be kept, written in the transaction of the event that it belongs to. It replaces
-/// what the same stream of the same attempt had.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
-    /// The attempt whose output it is.
-    pub attempt: u64,
-    /// Which output.
-    pub stream: Stream,
-    /// What is kept of it.
-    pub captured: Captured,
-}
-
-/// One conditional write: the row and its history, in one transaction.
-///
-/// Every try of it carries this same value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Append {
-    /// The row the decision was made on, and the condition of the write: it must still stand at
-    /// this revision with this `write_id`. `None`: there must be no row.
-    pub found: Option<Record>,
-    /// The row to be written.
-    pub next: Record,
-    /// Its events, the last of which is at `next.revision`.
-    pub history: Vec<HistoryRow>,
-    /// The floor that a new key's attempt number was counted from; must still be the store's.
-    pub attempt_floor: u64,
-    /// Outputs to be kept with it.
-    pub outputs: Vec<Kept>,
-}
-
-/// How one try of an append ended. There is no error beside it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use = "a write's end decides whether a command may run"]
-pub enum End {
-    /// It is committed, every result was seen and every row count was right.
-    Landed,
-    /// The condition did not hold: nothing was written.
-    Refused,
-    /// It failed before any byte of COMMIT was sent, or in a way that proves an abort.
-    NotCommitted(CouldNot),
-    /// COMMIT may have been sent, and what came back proves nothing.
-    Unknown(CouldNot),
-}
-
-/// Why a store could not do a thing.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct CouldNot {
-    /// What kind of thing stood in the way.
-    pub reason: Reason,
-    /// What happened, for a person.
-    pub message: String,
-    /// What to do about it, if the store knows.
-    pub hint: Option<String>,
-}
-
-/// What kind of thing stood in a store's way; it decides the exit code, and whether trying again
-/// can help.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    /// Busy, locked, or a deadline of ours: it may pass.
-    Busy,
-    /// Out of reach: cannot be opened, I/O error, disk full.
-    Unreachable,
-    /// The store may not be written, or read, by this user.
-    Denied,
-    /// The store is not there.
-    Missing,
-    /// The store is there and must not be used as it is: its settings, place or schema.
-    Unfit,
-    /// What is stored cannot be read.
-    Damaged,
-}
-
-impl Reason {
-    /// Whether the same thing tried again may go well.
-    #[must_use]
-    pub fn may_pass(self) -> bool {
-        match self {
-            Self::Busy | Self::Unreachable => true,
-            Self::Denied | Self::Missing | Self::Unfit | Self::Damaged => false,
-        }
-    }
-}
-
-/// What the driver is to do next. `within` is the longest that the step may take.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use]
-pub enum Step {
-    /// Read the row.
-    Load {
-        /// The history event to bring along.
-        ask: Ask,
-        /// The longest it may take.
-        within: Duration,
-    },
-    /// Try the write.
-    Append {
-        /// What to write.
-        append: Box<Append>,
-        /// The longest it may take.
-        within: Duration,
-    },
-    /// Read the row on a fresh connection.
-    Reread {
-        /// The history event to bring along.
-        ask: Ask,
-        /// The longest it may take.
-        within: Duration,
-    },
-    /// Sleep for a random time between nothing and this.
-    Pause(Duration),
-    /// It is over.
-    Done(Done),
-}
-
-/// What the driver answers with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Input {
-    /// The first call.
-    Start,
-    /// The load's answer, and a fresh draw of the kernel's random source.
-    Loaded(Result<Found, CouldNot>, WriteId),
-    /// The append's end.
-    Ended(End),
-    /// The re-read's answer.
-    Reread(Result<Found, CouldNot>),
-    /// The pause is over.
-    Paused,
-}
-
-/// How a command to the store ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Done {
-    /// Decided, and what it decided is written if there was anything to write.
-    Answered(Box<Answered>),
-    /// Nothing was written.
-    CouldNot(CouldNot),
-    /// It may have been written and nobody knows: run nothing.
-    Unknown(CouldNot),
-}
-
-/// See [`Done::Answered`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answered {
-    /// The answer.
-    pub answer: Answer,
-    /// The record as it stands now; of a refusal, the one that was found.
-    pub record: Option<Record>,
-    /// The store's clock at the load that it was decided on.
-    pub now: Timestamp,
-    /// Our own clock before that load: leases granted by this answer are counted from here.
-    pub read_at: Moment,
-}
+use crate::plan::expect::{Conflict, StreamState};
+use crate::plan::key::Key;
+use crate::plan::retry::{Budget, Schedule};
+use crate::plan::time::{Moment, Timestamp};
 
 /// The state machine of one command to one effect.
 #[derive(Debug)]
@@ -252,17 +20,31 @@ pub struct Handle {
     outputs: Vec<Kept>,
     /// The `write_id`s of this command's appends whose end was unknown at some time.
     maybe_written: Vec<WriteId>,
-    unknown_row: Option<Box<Record>>,
+    unknown_reservation: Option<Holder>,
     read_at: Moment,
     phase: Phase,
+    /// What is known of appends of ours whose answer did not come.
+    unseen: Option<Unseen>,
+}
+
+/// The appends of ours that were unknown at some time.
+#[derive(Debug, Clone, Copy)]
+struct Unseen {
+    /// Our clock before the load that the first was decided on.
+    read_at: Moment,
+    /// How many are in the store, or may yet be: no re-read has shown that they cannot.
+    may_stand: u32,
 }
 
 #[derive(Debug)]
 enum Phase {
+    Fresh,
     Loading,
     Backoff,
     Appending(Pending),
+    AppendingAgain(Pending),
     Settling(Pending),
+    SettlingAgain(Pending),
     Over,
 }
 
@@ -292,9 +74,10 @@ impl Handle {
             budget,
             outputs: Vec::new(),
             maybe_written: Vec::new(),
-            unknown_row: None,
+            unknown_reservation: None,
             read_at: Moment(0),
-            phase: Phase::Loading,
+            phase: Phase::Fresh,
+            unseen: None,
         }
     }
 
@@ -311,10 +94,13 @@ impl Handle {
         &self.key
     }
 
-    /// The row of the newest append whose end was unknown: it may be in the store.
+    /// The reservation that this command may have made without seeing it land.
+    ///
+    /// Only an append that reserved counts: the row of a lapse that this command noticed carries the
+    /// reservation of **another** holder, whose child may be running.
     #[must_use]
-    pub fn unknown_row(&self) -> Option<&Record> {
-        self.unknown_row.as_deref()
+    pub fn unknown_reservation(&self) -> Option<Holder> {
+        self.unknown_reservation
     }
 
     /// Takes an answer and names the next step. `at` is our own clock, read after the answer came
@@ -322,10 +108,10 @@ impl Handle {
     pub fn step(&mut self, input: Input, at: Moment) -> Step {
         let phase = std::mem::replace(&mut self.phase, Phase::Over);
         match (phase, input) {
-            (Phase::Loading, Input::Start) | (Phase::Backoff, Input::Paused) => self.load(at),
+            (Phase::Fresh, Input::Start) | (Phase::Backoff, Input::Paused) => self.load(at),
             (Phase::Loading, Input::Loaded(Ok(found), fresh)) => self.decide(found, fresh, at),
             (Phase::Loading, Input::Loaded(Err(error), _)) => self.not_loaded(error, at),
-            (Phase::Appending(pending), Input::Paused) => self.try_append(pending, at),
+            (Phase::AppendingAgain(pending), Input::Paused) => self.try_append(pending, at),
             (Phase::Appending(pending), Input::Ended(end)) => self.ended(pending, end, at),
             (Phase::Settling(pending), Input::Reread(Ok(found))) => {
                 self.settle(pending, &found, at)
@@ -334,12 +120,15 @@ impl Handle {
                 // The re-read failed: run nothing, write nothing more now (CMT settlement table).
                 unknown(pending.unknown.unwrap_or(error))
             }
-            (Phase::Settling(pending), Input::Paused) => self.reread(pending, at),
+            (Phase::SettlingAgain(pending), Input::Paused) => self.reread(pending, at),
             (
-                Phase::Loading
+                Phase::Fresh
+                | Phase::Loading
                 | Phase::Backoff
                 | Phase::Appending(_)
+                | Phase::AppendingAgain(_)
                 | Phase::Settling(_)
+                | Phase::SettlingAgain(_)
                 | Phase::Over,
                 Input::Start
                 | Input::Loaded(..)
@@ -366,17 +155,24 @@ impl Handle {
         match &self.command {
             Command::Begin(begin) => Ask::Began(begin.holder.attempt),
             Command::Settle(settle) => Ask::Outcome(settle.outcome_id),
-            Command::Resolve(_) | Command::Probed(_) => Ask::Last,
-            Command::Reserve(_)
-            | Command::Renew { .. }
-            | Command::Reopen { .. }
-            | Command::Contend => Ask::Nothing,
+            Command::Resolve(_) | Command::Reopen { .. } => Ask::LastChange,
+            Command::Probed(_) => Ask::Last,
+            Command::Reserve(_) | Command::Renew { .. } | Command::Contend => Ask::Nothing,
         }
     }
 
     fn not_loaded(&mut self, error: CouldNot, at: Moment) -> Step {
         if error.reason.may_pass() && self.budget.spend(at) {
             return self.pause(Phase::Backoff);
+        }
+        self.could_not(error)
+    }
+
+    /// Nothing more can be done. "Nothing was written" is said only where it is so: an append of
+    /// this command that is in the store, or may be, stays unknown (CMT-7).
+    fn could_not(&self, error: CouldNot) -> Step {
+        if self.unseen.is_some_and(|unseen| unseen.may_stand > 0) {
+            return unknown(error);
         }
         Step::Done(Done::CouldNot(error))
     }
@@ -395,14 +191,16 @@ impl Handle {
             },
         };
         if events.is_empty() {
+            // A grant that is not written now was written by an append of ours that nobody saw
+            // land: its lease is counted from the load of that one (EXE-8).
+            self.read_at = self.unseen.map_or(self.read_at, |unseen| unseen.read_at);
             return self.answered(answer, found.record, found.now);
         }
         let append = match self.fold(found.clone(), &events, fresh) {
             Ok(append) => append,
             Err(BadStart(_)) => {
                 let message = format!("internal: no history of {} can begin so", self.key);
-                let error = CouldNot { reason: Reason::Damaged, message, hint: None };
-                return Step::Done(Done::CouldNot(error));
+                return self.could_not(CouldNot { reason: Reason::Damaged, message, hint: None });
             }
         };
         let pending = Pending {
@@ -426,8 +224,14 @@ impl Handle {
             | Command::Renew { .. }
             | Command::Settle(_)
             | Command::Contend => match found.record.as_ref() {
-                // Our own reserve, landed unseen, is not a stranger's change.
-                Some(record) if self.maybe_written.contains(&record.reservation_id) => Ok(()),
+                // Our own reserve, landed unseen, is not a stranger's change. What came of it since
+                // is: one that was resolved is never reserved again under `new`.
+                Some(record)
+                    if matches!(record.state, State::Reserved { .. })
+                        && self.maybe_written.contains(&record.reservation_id) =>
+                {
+                    Ok(())
+                }
                 _ => self.expect.check(found.revision()),
             },
         }
@@ -462,7 +266,18 @@ impl Handle {
                 event: event.clone(),
             };
             let next = evolve(&self.key, record.take(), &row)?;
-            row.attempt = next.attempt;
+            row.attempt = match event {
+                Event::LateOutcome(late) => late.attempt,
+                Event::Reserved(_)
+                | Event::Began(_)
+                | Event::LeaseRenewed(_)
+                | Event::Committed(_)
+                | Event::Failed(_)
+                | Event::Ambiguated(_)
+                | Event::Probed(_)
+                | Event::Resolved(_)
+                | Event::Reopened(_) => next.attempt,
+            };
             record = Some(next);
             history.push(row);
         }
@@ -510,22 +325,29 @@ impl Handle {
             End::NotCommitted(error) if pending.unknown.is_some() => {
                 // It does not change that the first try is unknown (T162).
                 if error.reason.may_pass() && self.budget.spend(at) {
-                    return self.pause(Phase::Settling(pending));
+                    return self.pause(Phase::SettlingAgain(pending));
                 }
                 unknown(pending.unknown.unwrap_or(error))
             }
             End::NotCommitted(error) => {
                 if error.reason.may_pass() && self.budget.spend(at) {
                     // The same row again: nothing was committed.
-                    return self.pause(Phase::Appending(pending));
+                    return self.pause(Phase::AppendingAgain(pending));
                 }
-                Step::Done(Done::CouldNot(error))
+                self.could_not(error)
             }
             End::Unknown(error) if pending.tried_again => unknown(pending.unknown.unwrap_or(error)),
             End::Unknown(error) => {
                 self.maybe_written.push(pending.append.next.write_id);
-                self.unknown_row = Some(Box::new(pending.append.next.clone()));
+                let next = &pending.append.next;
+                if next.reservation_id == next.write_id {
+                    let (attempt, reservation_id) = (next.attempt, next.reservation_id);
+                    self.unknown_reservation = Some(Holder { attempt, reservation_id });
+                }
                 pending.unknown = Some(error);
+                let unseen =
+                    self.unseen.get_or_insert(Unseen { read_at: self.read_at, may_stand: 0 });
+                unseen.may_stand += 1;
                 self.reread(pending, at)
             }
         }
@@ -541,11 +363,7 @@ impl Handle {
         } else if self.budget.spend(at) {
             return self.pause(Phase::Backoff);
         }
-        Step::Done(Done::CouldNot(CouldNot {
-            reason: Reason::Busy,
-            message: "other writers of this key were faster every time".to_owned(),
-            hint: None,
-        }))
+        self.could_not(faster())
     }
 
     fn reread(&mut self, pending: Pending, at: Moment) -> Step {
@@ -570,9 +388,10 @@ impl Handle {
                 let now = pending.now;
                 return self.answered(pending.answer, found.record.clone(), now);
             }
-            return self.load(at);
+            return self.load_anew(at);
         }
-        if found.record == append.found {
+        let floor_stands = append.found.is_some() || found.attempt_floor == append.attempt_floor;
+        if found.record == append.found && floor_stands {
             if pending.second_matched_nothing {
                 return unknown(CouldNot {
                     reason: Reason::Damaged,
@@ -590,8 +409,21 @@ impl Handle {
             pending.tried_again = true;
             return self.try_append(pending, at);
         }
-        // Somebody else's row: ours can no longer land, the planner says what that means.
-        self.load(at)
+        // Somebody else's row, or another floor for a new one: ours can no longer land, the planner
+        // says what that means. (Under another floor ours may have landed and been forgotten.)
+        if floor_stands && let Some(unseen) = self.unseen.as_mut() {
+            unseen.may_stand = unseen.may_stand.saturating_sub(1);
+        }
+        self.load_anew(at)
+    }
+
+    /// Loads again after a settlement. It takes from the budget, so that answers which are lost
+    /// again and again end the command.
+    fn load_anew(&mut self, at: Moment) -> Step {
+        if self.budget.spend(at) {
+            return self.load(at);
+        }
+        self.could_not(faster())
     }
 
     fn landed(&mut self, pending: Pending) -> Step {
@@ -635,6 +467,14 @@ fn done_once_landed(history: &[HistoryRow]) -> bool {
 
 fn unknown(error: CouldNot) -> Step {
     Step::Done(Done::Unknown(error))
+}
+
+fn faster() -> CouldNot {
+    CouldNot {
+        reason: Reason::Busy,
+        message: "other writers of this key were faster every time".to_owned(),
+        hint: None,
+    }
 }
 
 fn out_of_budget(first: Option<CouldNot>) -> CouldNot {

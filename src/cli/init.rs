@@ -1,0 +1,60 @@
+//! `ctrlrun init`: makes a store that is then named (CLI-22, STO-7).
+use clap::Args;
+use ctrlrun::store::Mode;
+
+use super::Global;
+use super::access::{open, place};
+use super::error::{CliError, Deed, Exit};
+use super::terminal::{Answer, say};
+
+/// Make a store; changes nothing where it is there already
+///
+/// The default store is made by the first `run`. Any other is made with this, once: a name that was
+/// mistyped, or a variable that was not set, must not become a second, empty store that runs everything
+/// again.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ctrlrun init --store /var/lib/ctrlrun/effects.db
+  ctrlrun init --store /var/lib/ctrlrun/effects.db --upgrade")]
+pub struct InitArgs {
+    /// Move the schema of an older ctrlrun forward; the store must be there
+    #[arg(long)]
+    pub upgrade: bool,
+    /// Mark it as a scratch store, in which stop points work
+    #[arg(long, hide = true, conflicts_with = "upgrade")]
+    pub scratch: bool,
+}
+
+/// Makes the store, or says that it is there.
+///
+/// # Errors
+/// What stands in the way.
+pub fn init(args: &InitArgs, global: &Global) -> Result<Exit, CliError> {
+    let mode = if args.scratch {
+        Mode::Scratch
+    } else if args.upgrade {
+        Mode::Upgrade
+    } else {
+        Mode::Create
+    };
+    let opened = open(global, place(global)?, mode, Deed::Change)?;
+    let version = opened.store.identity().schema_version;
+    if global.json {
+        let object = serde_json::json!({
+            "store": opened.place.location.to_string(),
+            "made": opened.created,
+            "schema_version": version,
+        });
+        let mut out = Answer::plain();
+        out.put(|out| writeln!(out, "{object}"))?;
+        out.end()?;
+    } else {
+        let shown = opened.place.shown();
+        say(&if opened.created {
+            format!("made {shown} (schema version {version})")
+        } else {
+            format!("{shown} is there already (schema version {version})")
+        });
+    }
+    Ok(Exit::OK)
+}

@@ -1,0 +1,185 @@
+//! The face of the engine: what a user types, and what comes back (CLI clauses).
+//!
+//! One file a subcommand: its arguments, whose comments are the help text, and one function.
+//!
+//! | file | about |
+//! |---|---|
+//! | [`which`] | which store it is, and why that one |
+//! | [`access`] | opening it |
+//! | [`values`] | what can stand behind a flag |
+//! | [`error`] | what is told when it did not go well; the exit codes |
+//! | [`refusal`] | the engine's refusals, in a person's words |
+//! | [`render`] | records and histories, for people and for programs |
+//! | [`spooled`] | outcomes that are still to be delivered |
+//! | [`terminal`] | stdout and stderr |
+//! | [`parsing`] | what is told of a command line that cannot be meant |
+mod access;
+mod bare;
+mod effects;
+mod error;
+mod help;
+mod history;
+mod init;
+mod outcome;
+mod output;
+mod parsing;
+mod refusal;
+mod render;
+mod resolve;
+mod run;
+mod show;
+mod spooled;
+mod terminal;
+mod values;
+mod which;
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use error::{CliError, Exit};
+use terminal::say;
+
+/// Runs a command as an effect: something that must not happen twice
+#[derive(Debug, Parser)]
+#[command(
+    name = "ctrlrun",
+    version,
+    disable_help_subcommand = true,
+    override_usage = "ctrlrun run --key KEY -- CMD [ARG...]\n       ctrlrun COMMAND ...",
+    max_term_width = 100,
+    after_help = "Examples:
+  ctrlrun run --key refund:txn_1 -- ./refund.sh txn_1
+  ctrlrun run --key backup --per day -- ./backup.sh
+  ctrlrun effects --stuck
+  ctrlrun show refund:txn_1
+
+More: ctrlrun help outcomes | exit-codes | keys | stores | json"
+)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+/// What every command takes, before or after its name.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Everywhere")]
+pub struct Global {
+    /// The store: a path or sqlite:PATH [env: CTRLRUN_STORE] [default: the user's own]
+    #[arg(long, global = true, value_name = "URL")]
+    pub store: Option<OsString>,
+    /// Answer in JSON: one object, or one object a line for lists
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Colours
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_possible_values = true
+    )]
+    pub color: ColorChoice,
+    /// Say more on stderr: which store, and why that one
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// Print no notes; refusals are always printed
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// How long one store command may take
+    #[arg(long, global = true, value_name = "DUR", default_value = "10s", value_parser = values::some_time)]
+    pub store_timeout: Duration,
+}
+
+impl Global {
+    /// A line that `-q` silences (CLI-2).
+    pub fn note(&self, line: &str) {
+        if !self.quiet {
+            say(line);
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(Box<run::RunArgs>),
+    Outcome(outcome::OutcomeArgs),
+    #[command(visible_alias = "ls")]
+    Effects(effects::EffectsArgs),
+    Show(show::ShowArgs),
+    History(history::HistoryArgs),
+    #[command(visible_alias = "logs")]
+    Output(output::OutputArgs),
+    Resolve(resolve::ResolveArgs),
+    Init(init::InitArgs),
+    Help(help::HelpArgs),
+}
+
+/// The whole command line; returns the exit status.
+#[must_use]
+pub fn main(words: impl IntoIterator<Item = OsString>) -> Exit {
+    let words: Vec<OsString> = words.into_iter().collect();
+    let parsed =
+        command().try_get_matches_from(&words).and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
+        Ok(cli) => cli,
+        Err(error) => return parsing::report(&error, &words),
+    };
+    set_colour(cli.global.color);
+    let json = cli.global.json;
+    dispatch(cli).unwrap_or_else(|error| {
+        error.report(json);
+        error.exit()
+    })
+}
+
+/// The tree of commands.
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+fn dispatch(cli: Cli) -> Result<Exit, CliError> {
+    let global = &cli.global;
+    match cli.command {
+        None => bare::bare(global),
+        Some(Command::Run(args)) => run::run(*args, global),
+        Some(Command::Outcome(args)) => outcome::outcome(&args),
+        Some(Command::Effects(args)) => effects::effects(&args, global),
+        Some(Command::Show(args)) => show::show(&args, global),
+        Some(Command::History(args)) => history::history(&args, global),
+        Some(Command::Output(args)) => output::output(&args, global),
+        Some(Command::Resolve(args)) => resolve::resolve(&args, global),
+        Some(Command::Init(args)) => init::init(&args, global),
+        Some(Command::Help(args)) => help::help(&args),
+    }
+}
+
+fn set_colour(choice: ColorChoice) {
+    match choice {
+        ColorChoice::Auto => anstream::ColorChoice::Auto,
+        ColorChoice::Always => anstream::ColorChoice::Always,
+        ColorChoice::Never => anstream::ColorChoice::Never,
+    }
+    .write_global();
+}
+
+/// The key of a command that looks at or changes what is there: KEY-1 alone, since a key that was run
+/// with `--key-as-is` must be reachable.
+///
+/// # Errors
+/// 64.
+fn existing_key(text: &str, deed: error::Deed) -> Result<ctrlrun::plan::key::Key, CliError> {
+    ctrlrun::plan::key::Key::new(text).map_err(|bad| CliError::bad_key(text, &bad, deed))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_tree_of_commands_is_sound() {
+        super::command().debug_assert();
+    }
+}

@@ -1,0 +1,90 @@
+//! What a run would do (CLI-13): reads, decides, and writes nothing.
+use ctrlrun::plan::attempt::RESERVED_LEASE_MAX;
+use ctrlrun::plan::effect::{Answer, Command, Event, Refusal, Reserve, decide};
+use ctrlrun::plan::protocol::{Ask, Found};
+use ctrlrun::plan::time::Timestamp;
+use ctrlrun::store::Reason;
+
+use super::args::{OnCommitted, OnRunning};
+use super::request::Asked;
+use super::{End, RunArgs};
+use crate::cli::Global;
+use crate::cli::access::{Opened, for_dry_run};
+use crate::cli::error::{CliError, Deed};
+use crate::cli::refusal::{Refused, Started};
+use crate::cli::render::text::clean;
+use crate::cli::terminal::say;
+
+/// Says what would happen, and ends as a refusal would, or 0.
+///
+/// # Errors
+/// A store that cannot be read.
+pub fn dry_run(args: &RunArgs, asked: &Asked, global: &Global) -> Result<End, CliError> {
+    let key = clean(asked.key.as_str());
+    let Some(opened) = for_dry_run(global)? else {
+        say(&format!("{key}: would make the default store, and run as attempt 1; nothing was run"));
+        return Ok(End::silent());
+    };
+    let found = match opened.store.load(&asked.key, Ask::Nothing, global.store_timeout) {
+        Ok(found) => found,
+        Err(error) if error.reason == Reason::Missing => nothing_found(),
+        Err(error) => return Err(opened.could_not(&error)),
+    };
+    if let Err(conflict) = args.expect.check(found.revision()) {
+        let refusal = Refusal::Expectation(conflict);
+        return Ok(End::refused(refused(asked, &opened, &found, refusal)));
+    }
+    let decision = decide(&found, &reserve(args, asked), &[]);
+    let refused = |refusal| Ok(End::refused(refused(asked, &opened, &found, refusal)));
+    if let Answer::Refused(refusal) = decision.answer {
+        if refusal == Refusal::InProgress && args.on_running == OnRunning::Skip {
+            say(&format!("{key}: would be silent and end 0: another attempt is running"));
+            return Ok(End::silent());
+        }
+        return refused(refusal);
+    }
+    if decision.answer == Answer::CommittedAlready {
+        let what = match args.on_committed {
+            OnCommitted::Refuse => return refused(Refusal::SettledOtherwise),
+            OnCommitted::Replay => "would print its stored output",
+            OnCommitted::Skip => "would be silent",
+        };
+        say(&format!("{key}: COMMITTED (happened): {what} and end 0; nothing was run"));
+        return Ok(End::silent());
+    }
+    let attempt = match decision.events.first() {
+        Some(Event::Reserved(reserved)) => format!(" as attempt {}", reserved.attempt),
+        Some(_) | None => String::new(),
+    };
+    say(&format!("{key}: would run{attempt}; nothing was run"));
+    Ok(End::silent())
+}
+
+fn nothing_found() -> Found {
+    Found { record: None, now: Timestamp(0), attempt_floor: 0, event: None }
+}
+
+fn reserve(args: &RunArgs, asked: &Asked) -> Command {
+    Command::Reserve(Reserve {
+        request: asked.request.clone(),
+        attempt_id: String::new(),
+        lease: args.lease.min(RESERVED_LEASE_MAX),
+        max_attempts: args.max_attempts,
+        rebind: args.rebind,
+        run_id: None,
+    })
+}
+
+fn refused(asked: &Asked, opened: &Opened, found: &Found, refusal: Refusal) -> CliError {
+    let shown = opened.look(&asked.key).ok().flatten();
+    Refused {
+        key: &asked.key,
+        place: &opened.place,
+        deed: Deed::Run,
+        record: found.record.as_ref(),
+        now: found.now,
+        started: Started::of(shown.as_ref(), found.record.as_ref()),
+        request: Some(&asked.request),
+    }
+    .error(refusal)
+}

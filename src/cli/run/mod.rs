@@ -1,0 +1,231 @@
+//! `ctrlrun run`: one command, once (CLI-8 to CLI-14).
+//!
+//! | file | about |
+//! |---|---|
+//! | [`args`] | the flags |
+//! | [`request`] | the key, and what it is bound to |
+//! | [`dry`] | what would happen |
+//! | [`replay`] | a stored output, printed again |
+//! | [`status`] | the exit status of what came of it |
+//! | [`tell`] | what came of it, in words |
+//! | [`report`] | the JSON report |
+mod args;
+mod dry;
+mod replay;
+mod report;
+mod request;
+mod status;
+mod tell;
+
+use std::time::Duration;
+
+use ctrlrun::drive::host;
+use ctrlrun::drive::persist::{Between, Persisted, persist};
+use ctrlrun::drive::run::{Command, Ran, Tools};
+use ctrlrun::drive::spool::Spool;
+use ctrlrun::exec::{Signals, die_of_signal};
+use ctrlrun::plan::again::Again;
+use ctrlrun::plan::attempt::{Order, Outcome};
+use ctrlrun::plan::effect::{Refusal, Verdict};
+use ctrlrun::plan::expect::StreamState;
+use ctrlrun::store::stop;
+use uuid::Uuid;
+
+pub use args::RunArgs;
+use args::{OnCommitted, OnRunning};
+use report::Report;
+use request::Asked;
+use status::Status;
+
+use super::Global;
+use super::access::{Opened, for_running};
+use super::error::{CliError, Deed, Exit};
+use super::render::text::{clean, span};
+use super::spooled;
+
+/// Arms a stop point, in a scratch store only (STO-12).
+const STOP_VARIABLE: &str = "CTRLRUN_STOP_AT";
+
+/// Runs the command as an effect.
+///
+/// # Errors
+/// Every refusal, and every outcome but COMMITTED.
+pub fn run(args: RunArgs, global: &Global) -> Result<Exit, CliError> {
+    let mut report = Report::open(args.report.as_deref())?;
+    let end = go(&args, global, &mut report);
+    report.write(&end, global);
+    match end.status {
+        Status::Code(code) => match end.told {
+            Some(told) => Err(told.exiting(code)),
+            None => Ok(Exit(code)),
+        },
+        Status::Signal(number) => {
+            if let Some(told) = end.told {
+                told.report(global.json);
+            }
+            // The store is closed, the outcome recorded and told: nothing is left to be done.
+            die_of_signal(number)
+        }
+    }
+}
+
+/// How it all ended.
+pub struct End {
+    /// With what exit status.
+    status: Status,
+    /// What is told on stderr; nothing of a first COMMITTED.
+    told: Option<CliError>,
+}
+
+impl End {
+    fn refused(error: CliError) -> Self {
+        Self { status: Status::Code(error.exit().0), told: Some(error) }
+    }
+
+    fn silent() -> Self {
+        Self { status: Status::Code(0), told: None }
+    }
+}
+
+fn go(args: &RunArgs, global: &Global, report: &mut Report) -> End {
+    try_go(args, global, report).unwrap_or_else(|error| {
+        report.refused_before(&error);
+        End::refused(error)
+    })
+}
+
+fn try_go(args: &RunArgs, global: &Global, report: &mut Report) -> Result<End, CliError> {
+    let asked = request::read(args)?;
+    report.about(&asked.key);
+    for warning in &asked.warnings {
+        global.note(&format!("warning: {warning}"));
+    }
+    if args.dry_run {
+        return dry::dry_run(args, &asked, global);
+    }
+    if let Some(point) = std::env::var_os(STOP_VARIABLE) {
+        stop::arm(&point.to_string_lossy());
+    }
+    // Before the store is opened: a signal that comes while the key is being reserved is the
+    // child's, and must not end this process with a reservation in its hand.
+    let signals = Signals::install().map_err(|error| CliError::no_signals(&error))?;
+    let opened = for_running(global)?;
+    let spool = Spool::find(&spooled::candidates(), opened.store.identity().store_id);
+    match &spool {
+        Some(spool) => spooled::deliver_first(&opened, spool, &asked.key, Deed::Run, global)?,
+        None => global.note(
+            "warning: no directory for the spool can be written: an outcome that the store cannot \
+             take will be told here only",
+        ),
+    }
+    let tools =
+        Tools { store: opened.store.as_ref(), spool: spool.as_ref(), signals: Some(&signals) };
+    let command = command(args);
+    let persisted = persist(
+        args.expect,
+        &mut |expect| order(args, &asked, global, expect),
+        &command,
+        tools,
+        Again::new(
+            host::now().plus(args.wait.unwrap_or(Duration::ZERO)),
+            args.retries,
+            args.backoff,
+        ),
+        &mut |between| tell_between(&between, &asked, &opened, global),
+    );
+    let (ran, interrupted) = match persisted {
+        Persisted::Ended(ran) => (ran, None),
+        Persisted::Interrupted(ran, signal) => (ran, Some(signal)),
+    };
+    for problem in &ran.problems {
+        global.note(&clean(problem));
+    }
+    Ok(finish(args, &asked, &opened, spool.as_ref(), global, &ran, interrupted, report))
+}
+
+#[expect(clippy::too_many_arguments, reason = "the end of a run looks at all of it once")]
+fn finish(
+    args: &RunArgs,
+    asked: &Asked,
+    opened: &Opened,
+    spool: Option<&Spool>,
+    global: &Global,
+    ran: &Ran,
+    interrupted: Option<i32>,
+    report: &mut Report,
+) -> End {
+    let busy = matches!(ran.report.result, Outcome::Refused(Refusal::InProgress));
+    let new = matches!(ran.report.result, Outcome::Settled { verdict: Verdict::Committed, .. });
+    let committed = matches!(ran.report.result, Outcome::CommittedAlready);
+    let replayed = committed && args.on_committed == OnCommitted::Replay;
+    report.ran(ran, replayed, committed && args.on_committed == OnCommitted::Refuse);
+    if let Some(signal) = interrupted {
+        let told = Some(tell::interrupted(asked, opened, ran, signal));
+        return report.closing(opened, asked, End { status: Status::Signal(signal), told });
+    }
+    let end = if committed {
+        match args.on_committed {
+            OnCommitted::Skip => End::silent(),
+            OnCommitted::Refuse => End::refused(tell::committed_already(asked, opened, ran)),
+            OnCommitted::Replay => {
+                replay::replay(args, asked, opened, ran, global);
+                End::silent()
+            }
+        }
+    } else if new || (busy && args.on_running == OnRunning::Skip) {
+        End::silent()
+    } else {
+        let told = tell::result(args, asked, opened, spool, ran);
+        let status = status::of(ran, args.exit).unwrap_or_kind(&told);
+        End { status, told: Some(told) }
+    };
+    report.closing(opened, asked, end)
+}
+
+fn order(args: &RunArgs, asked: &Asked, global: &Global, expect: StreamState) -> Order {
+    Order {
+        key: asked.key.clone(),
+        request: asked.request.clone(),
+        attempt_id: args.attempt_id.clone().unwrap_or_else(|| Uuid::now_v7().to_string()),
+        expect,
+        max_attempts: args.max_attempts,
+        rebind: args.rebind,
+        lease: args.lease,
+        ran_on: asked.ran_on.clone(),
+        labels: args.label.iter().cloned().collect(),
+        not_executed: args.not_executed.clone().unwrap_or_default(),
+        store_timeout: global.store_timeout,
+        outcome_id: host::outcome_id(),
+    }
+}
+
+fn command(args: &RunArgs) -> Command {
+    let mut words = args.command.iter().cloned();
+    Command {
+        program: words.next().unwrap_or_default(),
+        args: words.collect(),
+        no_stdin: args.no_stdin,
+        capture: args.capture.bytes(),
+        timeout: args.timeout,
+        kill_after: args.kill_after,
+        outcome_dir: None,
+    }
+}
+
+fn tell_between(between: &Between<'_>, asked: &Asked, opened: &Opened, global: &Global) {
+    let key = clean(asked.key.as_str());
+    match between {
+        Between::Waiting(ran) => {
+            let live = tell::live(asked, opened, ran);
+            global.note(&format!("{key}: waiting: {live}"));
+        }
+        Between::Retrying(ran, after) => {
+            for problem in &ran.problems {
+                global.note(&clean(problem));
+            }
+            let why = tell::ending(ran);
+            global
+                .note(&format!("{key}: FAILED (did not happen): {why}; again in {}", span(*after)));
+        }
+    }
+}

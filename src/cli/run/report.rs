@@ -1,0 +1,161 @@
+//! The JSON report of a run (CLI-12): opened before anything is reserved, written for refusals too.
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+use ctrlrun::drive::run::Ran;
+use ctrlrun::exec::Exit;
+use ctrlrun::plan::attempt::Outcome;
+use ctrlrun::plan::effect::Refusal;
+use ctrlrun::plan::key::Key;
+use ctrlrun::store::Shown;
+use serde_json::{Map, Value, json};
+
+use super::End;
+use super::request::Asked;
+use super::status::Status;
+use crate::cli::Global;
+use crate::cli::access::Opened;
+use crate::cli::error::{CliError, Kind};
+use crate::cli::render::object::Object;
+use crate::cli::render::text::clean;
+use crate::cli::terminal::say;
+
+/// The report that is being made, if one was asked for.
+#[derive(Debug)]
+pub struct Report {
+    file: Option<File>,
+    began: Instant,
+    key: Option<String>,
+    object: Option<Value>,
+    ran: bool,
+    replayed: bool,
+    refused: Option<&'static str>,
+    exit: Option<Exit>,
+}
+
+impl Report {
+    /// Opens the file, so that a report that cannot be written stops the run before it begins.
+    ///
+    /// # Errors
+    /// 66 if it cannot be opened.
+    pub fn open(path: Option<&Path>) -> Result<Self, CliError> {
+        let open = |path: &Path| {
+            OpenOptions::new().write(true).create(true).truncate(true).open(path).map_err(|error| {
+                let path = path.to_string_lossy();
+                let words =
+                    format!("nothing was run: --report {}: cannot be written", clean(&path));
+                CliError::new(Kind::NotFound, words).because(&error)
+            })
+        };
+        Ok(Self {
+            file: path.map(open).transpose()?,
+            began: Instant::now(),
+            key: None,
+            object: None,
+            ran: false,
+            replayed: false,
+            refused: None,
+            exit: None,
+        })
+    }
+
+    /// The effect it is about.
+    pub fn about(&mut self, key: &Key) {
+        self.key = Some(key.as_str().to_owned());
+    }
+
+    /// A refusal before any attempt.
+    pub fn refused_before(&mut self, error: &CliError) {
+        let usage = matches!(error.kind(), Kind::Usage | Kind::NotFound);
+        self.refused = Some(if usage { "usage" } else { "store" });
+    }
+
+    /// What came of the attempt.
+    pub fn ran(&mut self, ran: &Ran, replayed: bool, refused_committed: bool) {
+        self.ran = ran.report.ran;
+        self.replayed = replayed;
+        self.refused = if refused_committed { Some("committed") } else { refused(ran) };
+        self.exit = ran.child.as_ref().filter(|_| ran.report.ran).map(|child| child.exit);
+    }
+
+    /// Reads the record for the report, where one was asked for, and hands `end` on.
+    #[must_use]
+    pub fn closing(&mut self, opened: &Opened, asked: &Asked, end: End) -> End {
+        if self.file.is_some()
+            && let Ok(Some(shown)) = opened.look(&asked.key)
+        {
+            self.object = Some(object(&shown, opened));
+        }
+        end
+    }
+
+    /// Writes it. What was run is run: a report that cannot be written is only told.
+    pub fn write(mut self, end: &End, global: &Global) {
+        let Some(mut file) = self.file.take() else {
+            return;
+        };
+        let text = self.text(end);
+        if let Err(error) = file.write_all(text.as_bytes()) {
+            say(&format!("warning: the report could not be written: {error}"));
+        } else if global.verbose > 1 {
+            say("the report is written");
+        }
+    }
+
+    fn text(&self, end: &End) -> String {
+        let mut fields = match &self.object {
+            Some(Value::Object(fields)) => fields.clone(),
+            _ => Map::from_iter([("key".to_owned(), json!(self.key))]),
+        };
+        let status = match end.status {
+            Status::Code(code) => i32::from(code),
+            Status::Signal(number) => 128 + number,
+        };
+        // A time-out's 124, or an outcome's 76, may be the command's number by chance as well.
+        let of_command = match (self.exit, end.status) {
+            (Some(Exit::Code(code)), Status::Code(status)) => code == i32::from(status),
+            (Some(Exit::Signal { number, .. }), Status::Signal(status)) => number == status,
+            (Some(_) | None, Status::Code(_) | Status::Signal(_)) => false,
+        };
+        fields.insert("ran".to_owned(), json!(self.ran));
+        fields.insert("replayed".to_owned(), json!(self.replayed));
+        fields.insert("refused".to_owned(), json!(self.refused));
+        fields.insert("exit_status".to_owned(), json!(status));
+        fields.insert(
+            "exit_status_of".to_owned(),
+            json!(if of_command { "command" } else { "ctrlrun" }),
+        );
+        let elapsed = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        fields.insert("duration_ms".to_owned(), json!(elapsed));
+        if let Some(told) = &end.told {
+            fields.insert("message".to_owned(), json!(told.message()));
+            fields.entry("next").or_insert_with(|| json!(told.commands().collect::<Vec<_>>()));
+        }
+        format!("{}\n", Value::Object(fields))
+    }
+}
+
+fn object(shown: &Shown, opened: &Opened) -> Value {
+    serde_json::to_value(Object::of(shown, &opened.place)).unwrap_or(Value::Null)
+}
+
+fn refused(ran: &Ran) -> Option<&'static str> {
+    match &ran.report.result {
+        Outcome::Settled { .. } | Outcome::CommittedAlready => None,
+        Outcome::NotRecorded { .. } if ran.report.ran => None,
+        Outcome::CouldNot(_) | Outcome::Unknown(_) | Outcome::NotRecorded { .. } => Some("store"),
+        Outcome::Refused(refusal) => Some(match refusal {
+            Refusal::Expectation(_) => "revision_conflict",
+            Refusal::Mismatch => "mismatch",
+            Refusal::InProgress | Refusal::TooLate | Refusal::NotOurs | Refusal::Live => {
+                "in_progress"
+            }
+            Refusal::Ambiguous => "ambiguous",
+            Refusal::MaxAttempts => "max_attempts",
+            Refusal::SettledOtherwise => "committed",
+            Refusal::NoSuchEffect => "usage",
+        }),
+    }
+}

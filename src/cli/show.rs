@@ -1,0 +1,77 @@
+//! `ctrlrun show`: one record, and what to do about it (CLI-16).
+use clap::Args;
+use ctrlrun::plan::effect::State;
+use ctrlrun::store::{Shown, Stream};
+
+use super::access::{Opened, for_reading};
+use super::error::{CliError, Deed, Exit, Kind};
+use super::render::object::Object;
+use super::render::record::Evidence;
+use super::terminal::{Answer, answer, columns};
+use super::{Global, existing_key};
+
+/// Show one effect: where it ran, why it stands so, what to do next
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ctrlrun show refund:txn_77
+  ctrlrun show refund:txn_77 --json | jq -r '.next[]'
+  if ctrlrun show --check deploy:prod:881 >/dev/null; then ...
+
+Exit status with --check: 0 COMMITTED, 1 FAILED, 75 running, 76 AMBIGUOUS or its lease has
+ended, 66 no such effect.")]
+pub struct ShowArgs {
+    /// The effect's key
+    pub key: String,
+    /// Let the exit status say the state
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// Prints the record.
+///
+/// # Errors
+/// 66 if there is none; what the store could not do.
+pub fn show(args: &ShowArgs, global: &Global) -> Result<Exit, CliError> {
+    let key = existing_key(&args.key, Deed::Look)?;
+    let opened = for_reading(global)?;
+    let shown = opened.find(&key)?;
+    if global.json {
+        let line = Object::of(&shown, &opened.place).line();
+        let mut out = Answer::plain();
+        out.put(|out| writeln!(out, "{line}"))?;
+        out.end()?;
+    } else {
+        answer(&text(&opened, &shown, columns())?)?;
+    }
+    Ok(if args.check { check(&shown) } else { Exit::OK })
+}
+
+/// The record with its evidence, for a person.
+///
+/// # Errors
+/// What the store could not do.
+pub fn text(opened: &Opened, shown: &Shown, columns: Option<usize>) -> Result<String, CliError> {
+    let record = &shown.record;
+    let history = opened.history(&record.key, 1)?;
+    let stderr = opened.output(&record.key, record.attempt, Stream::Stderr)?;
+    let evidence = Evidence {
+        shown,
+        history: &history,
+        stderr: stderr.as_ref(),
+        place: &opened.place,
+        columns,
+    };
+    Ok(evidence.text())
+}
+
+fn check(shown: &Shown) -> Exit {
+    match shown.record.state {
+        State::Committed { .. } => Exit::OK,
+        State::Failed { .. } => Exit::FAILED,
+        State::Ambiguous { .. } => Kind::Ambiguous.exit(),
+        State::Reserved { .. } | State::Executing { .. } if shown.record.is_lapsed(shown.now) => {
+            Kind::Ambiguous.exit()
+        }
+        State::Reserved { .. } | State::Executing { .. } => Kind::InProgress.exit(),
+    }
+}

@@ -1,0 +1,126 @@
+//! Where the spool is, and what is delivered from it before a command that writes (EXE-23, EXE-25).
+use std::path::PathBuf;
+
+use ctrlrun::drive::deliver::{Delivery, deliver};
+use ctrlrun::drive::spool::{Spool, Spooled};
+use ctrlrun::plan::key::Key;
+use nix::unistd::geteuid;
+
+use crate::cli::Global;
+use crate::cli::access::Opened;
+use crate::cli::error::{CliError, Deed, Kind};
+use crate::cli::render::text::clean;
+use crate::cli::terminal::say;
+use crate::cli::which::state_dir;
+
+/// The directories that the spool may be in, the best first.
+#[must_use]
+pub fn candidates() -> Vec<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(named) = variable("CTRLRUN_SPOOL") {
+        return vec![PathBuf::from(named)];
+    }
+    let in_state = state_dir().map(|dir| dir.join("spool"));
+    let in_runtime =
+        variable("XDG_RUNTIME_DIR").map(|dir| PathBuf::from(dir).join("ctrlrun/spool"));
+    // A directory that all users share: with our number in its name.
+    let temporary = std::env::temp_dir().join(format!("ctrlrun-{}/spool", geteuid()));
+    in_state.into_iter().chain(in_runtime).chain([temporary]).collect()
+}
+
+/// Delivers what is there; what is left under `key` stands in its way, and only in its.
+///
+/// # Errors
+/// 69: an outcome of this very key cannot be delivered.
+pub fn deliver_first(
+    opened: &Opened,
+    spool: &Spool,
+    key: &Key,
+    deed: Deed,
+    global: &Global,
+) -> Result<(), CliError> {
+    let mut in_the_way = None;
+    let within = global.store_timeout;
+    for delivery in deliver(opened.store.as_ref(), spool, within, within) {
+        match delivery {
+            Delivery::Recorded(of) => {
+                global
+                    .note(&format!("{}: its spooled outcome is recorded now", clean(of.as_str())));
+            }
+            Delivery::Late(of) => global.note(&format!(
+                "{}: its spooled outcome came late, and is kept in its history",
+                clean(of.as_str())
+            )),
+            Delivery::Forgotten(of) => global.note(&format!(
+                "{}: its spooled outcome is of an effect that the store has forgotten; dropped",
+                clean(of.as_str())
+            )),
+            Delivery::Failed(of, error) if of == *key => in_the_way = Some(error),
+            Delivery::Failed(of, error) => say(&format!(
+                "warning: {}: its spooled outcome cannot be delivered: {}",
+                clean(of.as_str()),
+                clean(&error.message)
+            )),
+            Delivery::Damaged { path, why } => say(&format!(
+                "warning: {}: this file of the spool is damaged ({}): nothing is guessed from it; \
+                 look at it, then at the effect that it is about",
+                clean(&path.to_string_lossy()),
+                clean(&why)
+            )),
+        }
+    }
+    match in_the_way {
+        None => Ok(()),
+        Some(error) => Err(CliError::new(
+            Kind::Store,
+            format!(
+                "{}: refused, {}: an outcome of it is in the spool, and the store does not take \
+                 it: {}",
+                clean(key.as_str()),
+                deed.undone(),
+                clean(&error.message)
+            ),
+        )
+        .fact(format!("spool: {}", clean(&spool.dir().to_string_lossy())))
+        .fact(format!("store: {}", opened.place.named()))),
+    }
+}
+
+/// Delivers what is there before a decision about `key` is made: what a child said may settle it.
+///
+/// # Errors
+/// As [`deliver_first`].
+pub fn deliver_before_deciding(
+    opened: &Opened,
+    key: &Key,
+    global: &Global,
+) -> Result<(), CliError> {
+    match Spool::find(&candidates(), opened.store.identity().store_id) {
+        Some(spool) => deliver_first(opened, &spool, key, Deed::Change, global),
+        None => Ok(()),
+    }
+}
+
+/// Says to a reader what is still to be delivered: the record may be about to change.
+pub fn mention(opened: &Opened, global: &Global) {
+    let Some(spool) = Spool::find(&candidates(), opened.store.identity().store_id) else {
+        return;
+    };
+    for file in spool.read(false) {
+        match file {
+            Spooled::Outcome(undelivered) => global.note(&format!(
+                "{}: an outcome of attempt {} is in the spool, and not in the store yet; the next \
+                 command that writes delivers it",
+                clean(undelivered.key.as_str()),
+                undelivered.settle.holder.attempt
+            )),
+            Spooled::Damaged { path, why } => {
+                global.note(&format!(
+                    "warning: {}: this file of the spool is damaged: {}",
+                    clean(&path.to_string_lossy()),
+                    clean(&why)
+                ));
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Delivers what is in the spool, before a command that writes does its own work (EXE-25).
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::handle::{Call, handle};
+use super::spool::{Spool, Spooled};
+use crate::plan::effect::{Command, Recorded};
+use crate::plan::expect::StreamState;
+use crate::plan::key::Key;
+use crate::plan::protocol::{CouldNot, Done, Reason};
+use crate::store::Store;
+
+/// What came of one file of the spool.
+#[derive(Debug)]
+pub enum Delivery {
+    /// Its outcome is the record's, now or since an earlier delivery.
+    Recorded(Key),
+    /// Its record had moved on: it is kept in the history as a late outcome.
+    Late(Key),
+    /// Its effect was forgotten: nothing was created.
+    Forgotten(Key),
+    /// It could not be delivered, and stays in the spool: nothing may run under this key.
+    Failed(Key, CouldNot),
+    /// It is damaged: set aside, and never guessed at.
+    Damaged {
+        /// Where it is now.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// Delivers every outcome of the spool to its store. `within` bounds each.
+pub fn deliver(
+    store: &dyn Store,
+    spool: &Spool,
+    within: Duration,
+    exchange_max: Duration,
+) -> Vec<Delivery> {
+    spool.read(true).into_iter().map(|file| one(store, spool, file, within, exchange_max)).collect()
+}
+
+fn one(
+    store: &dyn Store,
+    spool: &Spool,
+    file: Spooled,
+    within: Duration,
+    exchange_max: Duration,
+) -> Delivery {
+    let undelivered = match file {
+        Spooled::Outcome(undelivered) => undelivered,
+        Spooled::Damaged { path, why } => return Delivery::Damaged { path, why },
+    };
+    let key = undelivered.key.clone();
+    let outcome_id = undelivered.settle.outcome_id;
+    let done = handle(
+        store,
+        Call {
+            key: key.clone(),
+            command: Command::Settle(undelivered.settle),
+            expect: StreamState::Any,
+            within,
+            exchange_max,
+            outputs: undelivered.outputs,
+        },
+    );
+    let delivery = match done {
+        Done::Answered(answered) => match answered.answer.recorded() {
+            Some(Recorded::Late) => Delivery::Late(key),
+            Some(Recorded::Forgotten) => Delivery::Forgotten(key),
+            Some(Recorded::Ours) => Delivery::Recorded(key),
+            None => {
+                let message = "internal: no answer to a settle".to_owned();
+                let error = CouldNot { reason: Reason::Damaged, message, hint: None };
+                return Delivery::Failed(key, error);
+            }
+        },
+        Done::CouldNot(error) | Done::Unknown(error) => return Delivery::Failed(key, error),
+    };
+    spool.discard(outcome_id);
+    delivery
+}

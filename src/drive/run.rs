@@ -1,0 +1,330 @@
+//! Performs one attempt: the steps of [`Attempt`] on a real store and a real child.
+//!
+//! One thread does all of it. Only a renewal that falls due gets a thread of its own, so that a
+//! store that is slow to answer holds up neither the child's output nor its signals; it is joined
+//! before anything else is written (EXE-7).
+use std::ffi::OsString;
+use std::io::{PipeReader, PipeWriter, pipe};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::thread::{Scope, ScopedJoinHandle, scope};
+use std::time::Duration;
+
+use super::handle::{Performed, drive, perform};
+use super::host;
+use super::spool::Spool;
+use crate::exec::{
+    self, Child, ChildEnd, CommandLine, NotStarted, OutcomeFile, OutcomeRead, Output, Signals,
+    Sink, Stdin, Waited,
+};
+use crate::plan::attempt::{Attempt, Came, Do, Order, Report, Undelivered};
+use crate::plan::effect::{Event, Holder};
+use crate::plan::key::idempotency_key;
+use crate::plan::protocol::{Captured, Done, Handle, Step};
+use crate::plan::time::Moment;
+use crate::plan::verdict::{self, Said};
+use crate::store::Store;
+use crate::store::stop::{self, Point};
+
+/// What is to be run, apart from the effect that it is.
+#[derive(Debug, Clone)]
+pub struct Command {
+    /// The program.
+    pub program: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// Whether it gets /dev/null for its standard input.
+    pub no_stdin: bool,
+    /// How much of each stream is kept, in bytes; `None`: nothing, and it gets our own descriptors.
+    pub capture: Option<usize>,
+    /// How long it may run.
+    pub timeout: Option<Duration>,
+    /// The grace between TERM and KILL.
+    pub kill_after: Duration,
+    /// Where its outcome file is made; `None`: the directory for temporary files.
+    pub outcome_dir: Option<PathBuf>,
+}
+
+/// What an attempt is performed with.
+#[derive(Clone, Copy)]
+pub struct Tools<'a> {
+    /// The store.
+    pub store: &'a dyn Store,
+    /// Where outcomes go that it cannot take.
+    pub spool: Option<&'a Spool>,
+    /// Our signals, to be passed on to the child.
+    pub signals: Option<&'a Signals>,
+}
+
+/// What came of an attempt, and of its child.
+#[derive(Debug)]
+pub struct Ran {
+    /// What came of the attempt.
+    pub report: Report,
+    /// How the child ended, if there was one.
+    pub child: Option<ChildEnd>,
+    /// Why there was none.
+    pub not_started: Option<NotStarted>,
+    /// What went wrong on the way, a line each, without effect on the outcome.
+    pub problems: Vec<String>,
+}
+
+/// Performs one attempt to its end.
+pub fn attempt(order: Order, command: &Command, tools: Tools<'_>) -> Ran {
+    let machine = Attempt::new(order, host::now());
+    scope(|scope| {
+        Performer {
+            scope,
+            tools,
+            command,
+            machine,
+            child: None,
+            said: None,
+            renewal: None,
+            ended: None,
+            end: None,
+            not_started: None,
+            problems: Vec::new(),
+        }
+        .perform()
+    })
+}
+
+struct Performer<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    tools: Tools<'env>,
+    command: &'env Command,
+    machine: Attempt,
+    child: Option<Child>,
+    said: Option<OutcomeFile>,
+    renewal: Option<Renewal<'scope>>,
+    /// The child's end, waiting until the renewal that was under way has been handed over.
+    ended: Option<Came>,
+    end: Option<ChildEnd>,
+    not_started: Option<NotStarted>,
+    problems: Vec<String>,
+}
+
+/// A renewal beside the child.
+struct Renewal<'scope> {
+    thread: ScopedJoinHandle<'scope, Done>,
+    /// Readable, by its end of file, once the thread is through.
+    ended: PipeReader,
+}
+
+impl Performer<'_, '_> {
+    fn perform(mut self) -> Ran {
+        let mut came = Came::Call;
+        loop {
+            came = match self.machine.step(came, host::now()) {
+                Do::Store(step) => self.store(step),
+                Do::Start { holder, proven_failures, not_after } => {
+                    self.start(holder, proven_failures, not_after)
+                }
+                Do::Watch { until } => self.watch(until),
+                Do::Renew(write) => self.renew(*write),
+                Do::EndChild => {
+                    if let Some(child) = self.child.as_mut() {
+                        child.end_group();
+                    }
+                    Came::UnderWay
+                }
+                Do::Spool(undelivered) => Came::Spooled(self.spool(&undelivered)),
+                Do::Unspool(outcome_id) => {
+                    if let Some(spool) = self.tools.spool {
+                        spool.discard(outcome_id);
+                    }
+                    Came::Unspooled
+                }
+                Do::Over(report) => return self.over(*report),
+            };
+        }
+    }
+
+    fn store(&mut self, step: Step) -> Came {
+        let point = stops(&step);
+        let scratch = self.tools.store.identity().scratch;
+        if let Some((before, _)) = point {
+            stop::here(before, scratch);
+        }
+        let key = self.machine.key();
+        let answer = match perform(self.tools.store, key, step) {
+            Performed::Answer(answer) => answer,
+            // The attempt never hands out the last step of a write.
+            Performed::Over(_) => Box::new(crate::plan::protocol::Input::Paused),
+        };
+        if let Some((_, after)) = point {
+            stop::here(after, scratch);
+        }
+        Came::Store(answer)
+    }
+
+    fn start(&mut self, holder: Holder, proven_failures: u64, not_after: Moment) -> Came {
+        let said = match OutcomeFile::create(self.command.outcome_dir.as_deref()) {
+            Ok(said) => said,
+            Err(error) => {
+                let detail = format!("could not be started: no outcome file can be made: {error}");
+                return Came::NotStarted { detail };
+            }
+        };
+        let line = self.line(holder, proven_failures, &said);
+        stop::here(Point::AfterBegin, self.tools.store.identity().scratch);
+        // As late as can be: between this and the child there is only the spawn itself (EXE-8).
+        if host::now() >= not_after {
+            return Came::TooLate;
+        }
+        match Child::spawn(line, self.tools.signals) {
+            Ok(child) => {
+                self.child = Some(child);
+                self.said = Some(said);
+                stop::here(Point::Running, self.tools.store.identity().scratch);
+                Came::Started
+            }
+            Err(not_started) => {
+                let detail = format!("could not be started: {not_started}");
+                self.not_started = Some(not_started);
+                Came::NotStarted { detail }
+            }
+        }
+    }
+
+    fn line(&self, holder: Holder, proven_failures: u64, said: &OutcomeFile) -> CommandLine {
+        let key = self.machine.key();
+        let variable = |name: &str, value: OsString| (OsString::from(name), value);
+        CommandLine {
+            program: self.command.program.clone(),
+            args: self.command.args.clone(),
+            env: vec![
+                variable("CTRLRUN_KEY", key.as_str().into()),
+                variable("CTRLRUN_ATTEMPT", holder.attempt.to_string().into()),
+                variable("CTRLRUN_ATTEMPT_ID", self.machine.attempt_id().into()),
+                variable(
+                    "CTRLRUN_IDEMPOTENCY_KEY",
+                    idempotency_key(key, proven_failures).to_string().into(),
+                ),
+                variable("CTRLRUN_OUTCOME_FILE", said.path().as_os_str().to_owned()),
+            ],
+            stdin: if self.command.no_stdin { Stdin::Null } else { Stdin::Inherit },
+            output: match self.command.capture {
+                Some(cap) => Output::Capture { cap, stdout: Sink::Ours, stderr: Sink::Ours },
+                None => Output::Inherit,
+            },
+            timeout: self.command.timeout,
+            kill_after: self.command.kill_after,
+        }
+    }
+
+    fn watch(&mut self, until: Moment) -> Came {
+        if let Some(ended) = self.ended.take() {
+            return ended;
+        }
+        let Some(child) = self.child.as_mut() else {
+            return Came::Due;
+        };
+        let wake = self.renewal.as_ref().map(|renewal| renewal.ended.as_fd());
+        match child.wait(Some(until.from_now(host::now())), wake) {
+            Waited::TimeReached => Came::Due,
+            Waited::Woken => self.join_renewal().unwrap_or(Came::Due),
+            Waited::Ended(end) => {
+                stop::here(Point::BeforeSettle, self.tools.store.identity().scratch);
+                let came = self.child_ended(*end);
+                match self.join_renewal() {
+                    Some(renewed) => {
+                        self.ended = Some(came);
+                        renewed
+                    }
+                    None => came,
+                }
+            }
+        }
+    }
+
+    fn child_ended(&mut self, mut end: ChildEnd) -> Came {
+        let said = self.said.take().map_or_else(Said::nothing, |file| said(&file));
+        let captures = self.command.capture.is_some();
+        let stdout = captures.then(|| captured(std::mem::take(&mut end.stdout)));
+        let stderr = captures.then(|| captured(std::mem::take(&mut end.stderr)));
+        let exit = match end.exit {
+            exec::Exit::Code(code) => verdict::Exit::Code(code),
+            exec::Exit::Signal { number, .. } => verdict::Exit::Signal(number),
+            exec::Exit::Lost => verdict::Exit::Unseen,
+        };
+        let seen = verdict::ChildEnd {
+            exit,
+            timed_out: end.timed_out,
+            descendants_left: end.descendants_unseen || !end.descendants_left.is_empty(),
+            said,
+        };
+        self.problems.append(&mut end.problems);
+        self.end = Some(end);
+        Came::Ended { end: seen, stdout, stderr }
+    }
+
+    fn renew(&mut self, mut write: Handle) -> Came {
+        let store = self.tools.store;
+        let Ok((ended, ends)) = pipe() else {
+            // Without a pipe to be woken by it is done here; the child's output waits for it.
+            return Came::Renewed(drive(store, &mut write));
+        };
+        let thread = self.scope.spawn(move || {
+            let done = drive(store, &mut write);
+            drop::<PipeWriter>(ends);
+            done
+        });
+        self.renewal = Some(Renewal { thread, ended });
+        Came::UnderWay
+    }
+
+    fn join_renewal(&mut self) -> Option<Came> {
+        let renewal = self.renewal.take()?;
+        match renewal.thread.join() {
+            Ok(done) => Some(Came::Renewed(done)),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    fn spool(&mut self, undelivered: &Undelivered) -> Result<(), String> {
+        match self.tools.spool {
+            Some(spool) => spool.keep(undelivered).map_err(|error| error.to_string()),
+            None => Err("no spool directory can be written".to_owned()),
+        }
+    }
+
+    fn over(mut self, report: Report) -> Ran {
+        stop::here(Point::AfterSettle, self.tools.store.identity().scratch);
+        if let Some(child) = self.child.as_mut().filter(|_| self.end.is_some()) {
+            // After the outcome is recorded: a slow reader must not keep it from that.
+            self.problems.append(&mut child.deliver_rest().problems);
+        }
+        let Self { end, not_started, problems, .. } = self;
+        Ran { report, child: end, not_started, problems }
+    }
+}
+
+/// The stop points before and after a step of ours.
+fn stops(step: &Step) -> Option<(Point, Point)> {
+    let Step::Append { append, .. } = step else {
+        return None;
+    };
+    match append.history.first().map(|row| &row.event) {
+        Some(Event::Reserved(_)) => Some((Point::BeforeReserve, Point::AfterReserve)),
+        Some(Event::Began(_)) => Some((Point::BeforeBegin, Point::BeforeBegin)),
+        _ => None,
+    }
+}
+
+fn said(file: &OutcomeFile) -> Said {
+    match file.read() {
+        OutcomeRead::Bytes(bytes) => Said::read(&bytes),
+        OutcomeRead::Gone => Said::unreadable("the outcome file is gone"),
+        OutcomeRead::TooLong => Said::unreadable("the outcome file is too long"),
+        OutcomeRead::Unreadable(why) => {
+            Said::unreadable(format!("the outcome file cannot be read: {why}"))
+        }
+    }
+}
+
+fn captured(stream: exec::Captured) -> Captured {
+    let whole = stream.is_whole();
+    Captured { head: stream.head, tail: stream.tail, bytes: stream.bytes, whole }
+}

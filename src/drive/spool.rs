@@ -1,0 +1,176 @@
+//! Outcomes that the store could not take yet, each in a local file of its own (EXE-23 to EXE-26).
+//!
+//! A file is written aside, fsynced and renamed, so that it is there whole or not at all; its first
+//! line carries a checksum of the rest, so that what is damaged is set aside and never guessed at.
+use std::fmt::Write as _;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{AccessFlags, access};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use crate::plan::attempt::Undelivered;
+use crate::plan::effect::OutcomeId;
+
+const HEAD: &str = "ctrlrun-spool-v1 sha256:";
+const BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// The spool of one store, in a directory that it may share with those of other stores.
+#[derive(Debug, Clone)]
+pub struct Spool {
+    dir: PathBuf,
+    store_id: Uuid,
+}
+
+/// A file of the spool.
+#[derive(Debug)]
+pub enum Spooled {
+    /// An outcome.
+    Outcome(Box<Undelivered>),
+    /// A file that is damaged, and where it was set aside.
+    Damaged {
+        /// The file, by its new name where it could be renamed.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl Spool {
+    /// The spool of the store `store_id` in the first of `candidates` that can be written, or made.
+    /// `None` if there is none: then an outcome that cannot be recorded is told on stderr alone.
+    #[must_use]
+    pub fn find(candidates: &[PathBuf], store_id: Uuid) -> Option<Self> {
+        let dir = candidates.iter().find(|dir| is_usable(dir))?.clone();
+        Some(Self { dir, store_id })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The file of an outcome.
+    #[must_use]
+    pub fn path(&self, outcome_id: OutcomeId) -> PathBuf {
+        self.dir.join(format!("{}-{}.json", self.store_id.simple(), outcome_id.0.simple()))
+    }
+
+    /// Writes an outcome to its file, durably.
+    ///
+    /// # Errors
+    /// I/O; then there is no file.
+    pub fn keep(&self, undelivered: &Undelivered) -> io::Result<()> {
+        let body = serde_json::to_string(undelivered).map_err(io::Error::other)?;
+        let path = self.path(undelivered.settle.outcome_id);
+        let aside = path.with_extension("new");
+        let written = self.write(&aside, &body).and_then(|()| {
+            fs::rename(&aside, &path)?;
+            File::open(&self.dir)?.sync_all()
+        });
+        if written.is_err() {
+            let _ = fs::remove_file(&aside);
+        }
+        written
+    }
+
+    fn write(&self, path: &Path, body: &str) -> io::Result<()> {
+        make(&self.dir)?;
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        file.write_all(format!("{HEAD}{}\n{body}", checksum(body)).as_bytes())?;
+        file.sync_all()
+    }
+
+    /// Removes the file of an outcome that is recorded. Were that to fail, it is delivered once
+    /// more, which records nothing twice.
+    pub fn discard(&self, outcome_id: OutcomeId) {
+        let _ = fs::remove_file(self.path(outcome_id));
+    }
+
+    /// What is in it for this store; damaged files are set aside by that, if `may_set_aside`.
+    #[must_use]
+    pub fn read(&self, may_set_aside: bool) -> Vec<Spooled> {
+        let prefix = format!("{}-", self.store_id.simple());
+        let Ok(entries) = fs::read_dir(&self.dir) else {
+            return Vec::new();
+        };
+        let mut paths: Vec<PathBuf> = entries
+            .flatten()
+            .filter(|entry| {
+                let name = entry.file_name();
+                let name = name.to_string_lossy();
+                name.starts_with(&prefix) && name.ends_with(".json")
+            })
+            .map(|entry| entry.path())
+            .collect();
+        paths.sort();
+        paths.into_iter().filter_map(|path| read_one(path, may_set_aside)).collect()
+    }
+}
+
+fn read_one(path: PathBuf, may_set_aside: bool) -> Option<Spooled> {
+    match load(&path) {
+        Ok(undelivered) => Some(Spooled::Outcome(Box::new(undelivered))),
+        // Another process has delivered it meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        // Not ours to judge: it may be whole.
+        Err(error) if error.kind() != io::ErrorKind::InvalidData => {
+            Some(Spooled::Damaged { path, why: error.to_string() })
+        }
+        Err(error) => {
+            let aside = path.with_extension("damaged");
+            let moved = may_set_aside && fs::rename(&path, &aside).is_ok();
+            Some(Spooled::Damaged {
+                path: if moved { aside } else { path },
+                why: error.to_string(),
+            })
+        }
+    }
+}
+
+fn load(path: &Path) -> io::Result<Undelivered> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(BYTES_MAX).read_to_end(&mut bytes)?;
+    parse(&bytes).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))
+}
+
+/// Reads a spool file's bytes.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn parse(bytes: &[u8]) -> Result<Undelivered, String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
+    let (head, body) = text.split_once('\n').ok_or("it has no first line")?;
+    let sum = head.strip_prefix(HEAD).ok_or("its first line is not a spool file's")?;
+    if sum != checksum(body) {
+        return Err("its checksum does not match".to_owned());
+    }
+    serde_json::from_str(body).map_err(|error| error.to_string())
+}
+
+fn checksum(body: &str) -> String {
+    Sha256::digest(body.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+fn make(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// Whether a file could be made there: the directory can be written, or can be made in one that can.
+fn is_usable(dir: &Path) -> bool {
+    if !dir.is_absolute() {
+        return false;
+    }
+    let nearest = dir.ancestors().find(|ancestor| ancestor.exists());
+    nearest.is_some_and(|found| {
+        found.is_dir() && access(found, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
+    })
+}

@@ -1,0 +1,20 @@
+//! Bytes within JSON: as base64, since output need not be text.
+use data_encoding::BASE64;
+use serde::{Deserialize, Deserializer, Serializer};
+
+/// Writes bytes as one base64 string.
+///
+/// # Errors
+/// The serializer's.
+pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&BASE64.encode(bytes))
+}
+
+/// Reads them back.
+///
+/// # Errors
+/// The deserializer's, or what is no base64.
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    BASE64.decode(text.as_bytes()).map_err(serde::de::Error::custom)
+}

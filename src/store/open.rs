@@ -1,0 +1,71 @@
+//! Opening a store by its location.
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::location::Location;
+use super::{Append, CouldNot, Reason, Store, sqlite};
+
+/// What a store is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// To look: nothing is made, no row is changed, and the right to read is enough (STO-10).
+    Read,
+    /// To read and write a store that is there (STO-7).
+    Write,
+    /// As [`Mode::Write`]; a store that is not there, or is still empty, is made (STO-6).
+    Create,
+    /// As [`Mode::Create`]; what is made carries the mark of a scratch store (STO-12).
+    Scratch,
+    /// As [`Mode::Write`]; an older schema is moved forward first (STO-5).
+    Upgrade,
+}
+
+/// Called in the middle of an append, after its writes and before its COMMIT. Only a store with the
+/// mark of a scratch store calls it (STO-12).
+pub type BeforeCommit = Arc<dyn Fn(&Append) + Send + Sync>;
+
+/// How a store is opened.
+#[derive(Clone)]
+pub struct Options {
+    /// For what.
+    pub mode: Mode,
+    /// The longest that opening may wait for others.
+    pub within: Duration,
+    /// A stop point inside the append.
+    pub before_commit: Option<BeforeCommit>,
+}
+
+impl Options {
+    /// For `mode`, waiting no longer than `within` for others.
+    #[must_use]
+    pub fn new(mode: Mode, within: Duration) -> Self {
+        Self { mode, within, before_commit: None }
+    }
+}
+
+/// A store that was opened.
+pub struct Opened {
+    /// The store.
+    pub store: Box<dyn Store>,
+    /// What a person ought to know about it, one sentence each.
+    pub warnings: Vec<String>,
+    /// Whether it was made just now, by this call.
+    pub created: bool,
+}
+
+/// Opens the store at `location`.
+///
+/// # Errors
+/// [`Reason::Missing`] where there is none (and `mode` does not make it), [`Reason::Unfit`] where
+/// it must not be used as it is, [`Reason::Denied`] and [`Reason::Unreachable`] as STO-11 tells
+/// them apart, [`Reason::Busy`] after `within`. Nothing ran, and nothing that was there is changed.
+pub fn open(location: &Location, options: &Options) -> Result<Opened, CouldNot> {
+    match location {
+        Location::Sqlite(at) => sqlite::open(at, options),
+        Location::Postgres(at) => Err(CouldNot {
+            reason: Reason::Unfit,
+            message: format!("{}: this build of ctrlrun has no Postgres in it", at.redacted()),
+            hint: Some("use sqlite:PATH".to_owned()),
+        }),
+    }
+}

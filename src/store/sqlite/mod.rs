@@ -1,0 +1,284 @@
+//! The embedded store: one SQLite file, for the processes of one host (STO clauses).
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `open` | opens, makes, and refuses what must not be used |
+//! | `place` | which file it is, and what it lies on |
+//! | `schema` | the schema and its steps |
+//! | `write` | one conditional write |
+//! | `read`, `list` | what is read |
+//! | `busy` | waiting for a lock |
+//! | `error` | what SQLite's errors mean |
+mod busy;
+mod error;
+mod list;
+mod open;
+mod place;
+mod read;
+mod schema;
+mod write;
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use rusqlite::Connection;
+
+use self::busy::Deadline;
+use self::error::{Fault, could_not};
+use self::list::Listing;
+use self::open::{Frozen, Site};
+use self::write::Try;
+use super::{
+    Append, Ask, BeforeCommit, Captured, CouldNot, End, Filter, Flow, Found, Identity, Listed,
+    Reason, Store, Stream,
+};
+use crate::plan::effect::{HistoryRow, WriteId};
+use crate::plan::key::Key;
+use crate::plan::time::Timestamp;
+
+pub use self::open::open;
+
+/// A store in a SQLite file, open.
+pub struct Sqlite {
+    site: Site,
+    identity: Identity,
+    before_commit: Option<BeforeCommit>,
+    session: Mutex<Session>,
+}
+
+/// What changes from verb to verb.
+struct Session {
+    /// `None` after a connection was given up; the next verb makes a new one.
+    connection: Option<Opening>,
+    deadline: Deadline,
+    /// Writes whose COMMIT failed in a way that proves nothing. What is read of them, there or not,
+    /// is no evidence by itself (CMT-8).
+    suspects: Vec<WriteId>,
+}
+
+/// A connection, and what was seen of the file if it was opened as one that does not change.
+struct Opening {
+    connection: Connection,
+    frozen: Option<Frozen>,
+}
+
+impl Sqlite {
+    fn session(&self, within: Duration) -> MutexGuard<'_, Session> {
+        // A panic of another thread left at worst a transaction open: that connection is given up.
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let usable = |opening: &Opening| opening.connection.is_autocommit();
+        if !session.connection.as_ref().is_none_or(usable) {
+            session.connection = None;
+        }
+        session.deadline.set(within);
+        session
+    }
+
+    /// Reads, again while the store is busy, or was changed under a reader that could not lock it.
+    fn read<T>(
+        &self,
+        session: &mut Session,
+        mut what: impl FnMut(&Connection) -> Result<T, Fault>,
+    ) -> Result<T, CouldNot> {
+        let deadline = session.deadline.clone();
+        let answer = deadline.insist(|| {
+            let opening = match session.connection.take() {
+                Some(opening) => opening,
+                None => self.site.connect(&deadline)?,
+            };
+            let answer = what(&opening.connection);
+            match &opening.frozen {
+                // Somebody wrote meanwhile: what was read may be of two moments (STO-10).
+                Some(frozen) if self.site.frozen()?.as_ref() != Some(frozen) => {
+                    Err(self.site.moved_meanwhile())
+                }
+                Some(_) | None => {
+                    session.connection = Some(opening);
+                    answer
+                }
+            }
+        });
+        answer.map_err(|fault| self.could_not(fault))
+    }
+
+    fn could_not(&self, fault: Fault) -> CouldNot {
+        could_not(fault, &self.identity.place, || place::barrier(&self.site.path))
+    }
+
+    fn load_on(&self, session: &mut Session, key: &Key, ask: Ask) -> Result<Found, CouldNot> {
+        if session.suspects.is_empty() {
+            return self.read(session, |connection| self.found(connection, key, ask));
+        }
+        // CMT-8. The log may hold a commit record that failed to reach the disk: this process reads
+        // past it, another, after a crash, would find it. A truncating checkpoint settles that: what
+        // it could see is in the database file, fsynced anew, and what it could not is gone.
+        let settled = self.read(session, |connection| Ok(checkpoint(connection)))?;
+        if settled {
+            session.suspects.clear();
+        }
+        let found = self.read(session, |connection| self.found(connection, key, ask))?;
+        let suspect = |id: WriteId| session.suspects.contains(&id);
+        let of_row = found.record.as_ref().map(|record| record.write_id);
+        let of_event = found.event.as_ref().map(|event| event.write_id);
+        if of_row.is_some_and(suspect) || of_event.is_some_and(suspect) {
+            // It is seen, and yet may be gone after a power failure.
+            return Err(CouldNot {
+                reason: Reason::Unreachable,
+                message: format!(
+                    "{}: a write is in its log that may not have reached the disk",
+                    self.identity.place
+                ),
+                hint: None,
+            });
+        }
+        // Absent, or unchanged, or overwritten by somebody who did commit. The first two say "not
+        // yet" at most: whoever asked writes the same row again, and only that proves anything.
+        Ok(found)
+    }
+
+    fn found(&self, connection: &Connection, key: &Key, ask: Ask) -> Result<Found, Fault> {
+        read::load(connection, key, ask, &self.identity.place, now)
+    }
+}
+
+impl Store for Sqlite {
+    fn load(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
+        let mut session = self.session(within);
+        self.load_on(&mut session, key, ask)
+    }
+
+    fn append(&self, append: &Append, within: Duration) -> End {
+        let mut session = self.session(within);
+        // A write to a file that lost its place would be found by nobody (STO-9).
+        if let Err(error) = self.site.still() {
+            return End::NotCommitted(error);
+        }
+        let deadline = session.deadline.clone();
+        let opening = match session.connection.take() {
+            Some(opening) => opening,
+            None => match deadline.insist(|| self.site.connect(&deadline)) {
+                Ok(opening) => opening,
+                Err(fault) => return End::NotCommitted(self.could_not(fault)),
+            },
+        };
+        let stop = self.before_commit.as_ref();
+        let tried = write::append(&opening.connection, &deadline, append, stop);
+        if opening.connection.is_autocommit() {
+            session.connection = Some(opening);
+        }
+        let write_id = append.next.write_id;
+        match tried {
+            Try::Landed => {
+                // Its frames were written anew, over those of the try that failed.
+                session.suspects.retain(|suspect| *suspect != write_id);
+                End::Landed
+            }
+            Try::Refused => End::Refused,
+            Try::NotCommitted(fault) => End::NotCommitted(self.could_not(fault)),
+            Try::Unknown(fault) => {
+                session.suspects.push(write_id);
+                End::Unknown(self.could_not(fault))
+            }
+        }
+    }
+
+    fn reread(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
+        let mut session = self.session(within);
+        self.site.still()?;
+        let deadline = session.deadline.clone();
+        let fresh = deadline
+            .insist(|| {
+                let fresh = self.site.connect(&deadline)?;
+                let id = schema::mark(&fresh.connection)?.store_id;
+                if id == self.identity.store_id {
+                    Ok(fresh)
+                } else {
+                    Err(Fault::Known(self.site.another_store()))
+                }
+            })
+            .map_err(|fault| self.could_not(fault))?;
+        // The old one goes only now: closed as the last, it would checkpoint.
+        session.connection = Some(fresh);
+        self.load_on(&mut session, key, ask)
+    }
+
+    fn list(
+        &self,
+        filter: &Filter,
+        each: &mut dyn FnMut(Listed) -> Flow,
+        within: Duration,
+    ) -> Result<(), CouldNot> {
+        let mut listing = Listing::new(filter);
+        loop {
+            // Nothing is locked or open while the caller looks at a page.
+            let page = {
+                let mut session = self.session(within);
+                self.read(&mut session, |connection| listing.next_page(connection, now()))?
+            };
+            if page.is_empty() {
+                return Ok(());
+            }
+            for listed in page {
+                match each(listed) {
+                    Flow::Continue => {}
+                    Flow::Stop => return Ok(()),
+                }
+            }
+        }
+    }
+
+    fn history(&self, key: &Key, from: u64, within: Duration) -> Result<Vec<HistoryRow>, CouldNot> {
+        let mut session = self.session(within);
+        self.read(&mut session, |connection| read::history(connection, key, from))
+    }
+
+    fn output(
+        &self,
+        key: &Key,
+        attempt: u64,
+        stream: Stream,
+        within: Duration,
+    ) -> Result<Option<Captured>, CouldNot> {
+        let mut session = self.session(within);
+        self.read(&mut session, |connection| read::output(connection, key, attempt, stream))
+    }
+
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+}
+
+/// Whether a truncating checkpoint went through unhindered.
+fn checkpoint(connection: &Connection) -> bool {
+    let hindered =
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+    matches!(hindered, Ok(0))
+}
+
+/// The clock of a store on this host is this host's.
+fn now() -> Timestamp {
+    let micros = match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(after) => i64::try_from(after.as_micros()).unwrap_or(i64::MAX),
+        Err(before) => {
+            i64::try_from(before.duration().as_micros()).map_or(i64::MIN, |micros| -micros)
+        }
+    };
+    Timestamp(micros)
+}
+
+/// The name of a store for a person, quoted for the shell.
+fn quoted(path: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@%=".contains(c);
+    if !path.is_empty() && path.chars().all(plain) {
+        path.to_owned()
+    } else {
+        format!("'{}'", path.replace('\'', "'\\''"))
+    }
+}
+
+/// The path of the database file, absolute.
+fn absolute(path: &std::path::Path) -> PathBuf {
+    // It fails only where the working directory is gone; a relative path then leads nowhere either.
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}

@@ -1,0 +1,249 @@
+//! One conditional write: `BEGIN IMMEDIATE`, the row on its condition, the row count, its history,
+//! its outputs, `COMMIT`, and nothing else (STO-2, CMT-2).
+//!
+//! | what fails | end | why |
+//! |---|---|---|
+//! | anything before COMMIT was issued | not committed | nothing of it can be found (CMT-5) |
+//! | COMMIT, and the transaction is still open | not committed | it is rolled back (CMT-6) |
+//! | COMMIT, by a failed write or a full disk | not committed | the log has no commit record (CMT-6) |
+//! | COMMIT, by anything else, a failed fsync above all | unknown | the log may have it (CMT-8) |
+use rusqlite::{Connection, params};
+
+use super::busy::Deadline;
+use super::error::{Fault, is_fsync, proves_no_commit};
+use super::schema::VERSION;
+use crate::plan::protocol::{Append, Kept};
+use crate::store::row::{EventRow, Malformed, Row, integer, stream_name};
+use crate::store::{BeforeCommit, CouldNot, Reason};
+
+/// How a try ended, on this connection.
+pub enum Try {
+    /// Committed.
+    Landed,
+    /// The condition did not hold.
+    Refused,
+    /// Nothing was committed.
+    NotCommitted(Fault),
+    /// Nobody knows.
+    Unknown(Fault),
+}
+
+const INSERT: &str = "INSERT INTO effects(
+    effect_key, record_version, write_id, reservation_id, state, first_attempt, attempt, attempt_id,
+    fingerprint, program, arguments, command, lease_expires_at, cause, reaped, in_doubt, doubted,
+    exit_code, signal, detail, resolved_by, reason, proven_failures, run_id, created_at, updated_at)
+  SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
+    ?21, ?22, ?23, ?24, ?25, ?26
+  FROM store WHERE attempt_floor=?27 AND schema_version=?28
+  ON CONFLICT DO NOTHING";
+
+const UPDATE: &str = "UPDATE effects SET
+    record_version=?2, write_id=?3, reservation_id=?4, state=?5, first_attempt=?6, attempt=?7,
+    attempt_id=?8, fingerprint=?9, program=?10, arguments=?11, command=?12, lease_expires_at=?13,
+    cause=?14, reaped=?15, in_doubt=?16, doubted=?17, exit_code=?18, signal=?19, detail=?20,
+    resolved_by=?21, reason=?22, proven_failures=?23, run_id=?24, created_at=?25, updated_at=?26
+  WHERE effect_key=?1 AND record_version=?27 AND write_id=?28
+    AND (SELECT schema_version FROM store)=?29";
+
+const EVENT: &str = "INSERT INTO history(
+    effect_key, revision, write_id, outcome_id, type, attempt, recorded_at, data)
+  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+
+const OUTPUT: &str = "INSERT INTO output(effect_key, attempt, stream, bytes, whole, head, tail)
+  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+  ON CONFLICT DO UPDATE SET bytes=excluded.bytes, whole=excluded.whole, head=excluded.head,
+    tail=excluded.tail";
+
+/// Tries `append` once. Whatever is left of a transaction afterwards ends with the connection:
+/// the caller drops it unless it is in autocommit.
+pub fn append(
+    connection: &Connection,
+    deadline: &Deadline,
+    append: &Append,
+    before_commit: Option<&BeforeCommit>,
+) -> Try {
+    let columns = match Columns::of(append) {
+        Ok(columns) => columns,
+        Err(malformed) => {
+            return Try::NotCommitted(Fault::Known(CouldNot {
+                reason: Reason::Damaged,
+                message: format!("internal: a record that cannot be stored: {malformed}"),
+                hint: None,
+            }));
+        }
+    };
+    if let Err(fault) = deadline.insist(|| execute(connection, "BEGIN IMMEDIATE")) {
+        return Try::NotCommitted(fault);
+    }
+    match write(connection, append, &columns) {
+        Ok(true) => {}
+        Ok(false) => {
+            roll_back(connection);
+            return Try::Refused;
+        }
+        Err(fault) => {
+            roll_back(connection);
+            return Try::NotCommitted(fault);
+        }
+    }
+    if let Some(stop) = before_commit {
+        stop(append);
+    }
+    if deadline.passed() {
+        // Nobody waits for the answer any more: it must not come to pass behind their back (CMT-14).
+        roll_back(connection);
+        return Try::NotCommitted(Fault::Known(CouldNot {
+            reason: Reason::Busy,
+            message: "the time was over before the write could be committed".to_owned(),
+            hint: None,
+        }));
+    }
+    let Err(fault) = execute(connection, "COMMIT") else {
+        return Try::Landed;
+    };
+    let still_open = !connection.is_autocommit();
+    if still_open {
+        roll_back(connection);
+    }
+    if !is_fsync(&fault) && (still_open || proves_no_commit(&fault)) {
+        Try::NotCommitted(fault)
+    } else {
+        Try::Unknown(fault)
+    }
+}
+
+/// False if the condition did not hold.
+fn write(connection: &Connection, append: &Append, columns: &Columns) -> Result<bool, Fault> {
+    let row = &columns.row;
+    match write_row(connection, append, row)? {
+        1 => {}
+        0 => {
+            let version: i64 = connection
+                .prepare_cached("SELECT schema_version FROM store")?
+                .query_row([], |row| row.get(0))?;
+            super::schema::check(version, "the store", "ctrlrun init --upgrade")?;
+            return Ok(false);
+        }
+        more => return Err(miscounted(more)),
+    }
+    // Only where the row was written is there history (HIS-3).
+    for event in &columns.events {
+        let outcome_id = event.outcome_id.as_ref().map(|id| &id.as_bytes()[..]);
+        one(connection.prepare_cached(EVENT)?.execute(params![
+            row.effect_key,
+            event.revision,
+            &event.write_id.as_bytes()[..],
+            outcome_id,
+            event.kind,
+            event.attempt,
+            event.recorded_at,
+            event.data,
+        ])?)?;
+    }
+    for kept in &append.outputs {
+        let Kept { attempt, stream, captured } = kept;
+        one(connection.prepare_cached(OUTPUT)?.execute(params![
+            row.effect_key,
+            integer("attempt", *attempt)?,
+            stream_name(*stream),
+            integer("bytes", captured.bytes)?,
+            captured.whole,
+            captured.head,
+            captured.tail,
+        ])?)?;
+    }
+    Ok(true)
+}
+
+fn write_row(connection: &Connection, append: &Append, row: &Row) -> Result<usize, Fault> {
+    macro_rules! columns_and {
+        ($($condition:expr),*) => {
+            params![
+                row.effect_key,
+                row.record_version,
+                &row.write_id.as_bytes()[..],
+                &row.reservation_id.as_bytes()[..],
+                row.state,
+                row.first_attempt,
+                row.attempt,
+                row.attempt_id,
+                &row.fingerprint[..],
+                row.program,
+                row.arguments,
+                row.command,
+                row.lease_expires_at,
+                row.cause,
+                row.reaped,
+                row.in_doubt,
+                row.doubted,
+                row.exit_code,
+                row.signal,
+                row.detail,
+                row.resolved_by,
+                row.reason,
+                row.proven_failures,
+                row.run_id,
+                row.created_at,
+                row.updated_at,
+                $($condition),*
+            ]
+        };
+    }
+    let changed = match &append.found {
+        None => {
+            let floor = integer("attempt_floor", append.attempt_floor)?;
+            let mut insert = connection.prepare_cached(INSERT)?;
+            insert.execute(columns_and![floor, VERSION])?
+        }
+        Some(found) => {
+            let revision = integer("record_version", found.revision)?;
+            let write_id = found.write_id.0;
+            let mut update = connection.prepare_cached(UPDATE)?;
+            update.execute(columns_and![revision, &write_id.as_bytes()[..], VERSION])?
+        }
+    };
+    Ok(changed)
+}
+
+/// What is to be written, as columns: made before the transaction begins.
+struct Columns {
+    row: Row,
+    events: Vec<EventRow>,
+}
+
+impl Columns {
+    fn of(append: &Append) -> Result<Self, Malformed> {
+        let history = append.history.iter();
+        Ok(Self {
+            row: Row::of(&append.next)?,
+            events: history.map(EventRow::of).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+fn execute(connection: &Connection, sql: &str) -> Result<(), Fault> {
+    connection.prepare_cached(sql)?.execute([])?;
+    Ok(())
+}
+
+/// Some errors have rolled back already. Should it fail, the caller closes the connection.
+fn roll_back(connection: &Connection) {
+    if !connection.is_autocommit() {
+        execute(connection, "ROLLBACK").ok();
+    }
+}
+
+fn one(changed: usize) -> Result<(), Fault> {
+    match changed {
+        1 => Ok(()),
+        other => Err(miscounted(other)),
+    }
+}
+
+fn miscounted(changed: usize) -> Fault {
+    Fault::Known(CouldNot {
+        reason: Reason::Damaged,
+        message: format!("a write of one row changed {changed} (a trigger?)"),
+        hint: None,
+    })
+}
