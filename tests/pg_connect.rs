@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test ends where its stage cannot be set")]
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ctrlrun::store::postgres::connect::{ConnectError, Kind, Why, connect};
 use ctrlrun::store::postgres::conninfo::Conninfo;
-use ctrlrun::store::postgres::here::{self, Here};
+use ctrlrun::store::postgres::here::{self, Account, Here};
 use ctrlrun::store::postgres::link::{Committed, Link, LinkError};
 use tokio_postgres::error::Severity;
 use tokio_postgres::types::Type;
@@ -25,8 +26,12 @@ use common::postgres::{
 
 /// A process with this environment and home.
 fn process(env: &[(&str, &str)], home: Option<PathBuf>) -> Here<'static> {
-    let env = env.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-    Here { env, unreadable: Vec::new(), user: Some("app".into()), home, files: &here::read }
+    let home = home.map(|home| ("HOME", home.display().to_string()));
+    let home = home.iter().map(|(name, value)| (*name, value.as_str()));
+    let app = || Some(Account { name: "app".into(), home: "/no/such/home".into() });
+    let env =
+        env.iter().copied().chain(home).map(|(name, value)| (name.into(), value.into())).collect();
+    Here { env, unreadable: Vec::new(), account: Box::leak(Box::new(app)), files: &here::read }
 }
 
 fn attempt(url: &str, here: &Here<'_>) -> Result<Link, ConnectError> {
@@ -60,6 +65,7 @@ fn file(folder: &tempfile::TempDir, name: &str, mode: u32, text: &str) -> PathBu
     path
 }
 
+/// CON-1, CON-4.
 #[test]
 fn a_password_is_found_wherever_psql_finds_it_case_37() {
     let Some(server) = with_password() else { return };
@@ -74,10 +80,12 @@ fn a_password_is_found_wherever_psql_finds_it_case_37() {
     assert!(attempt(&url, &process(&[], at_home())).is_ok());
 
     fs::set_permissions(&passfile, fs::Permissions::from_mode(0o644)).unwrap();
-    let wide = Conninfo::parse(&url, &process(&[], at_home())).unwrap();
+    let twice = url.replace("/postgres", &format!(",127.0.0.1:{}/postgres", server.port));
+    let wide = Conninfo::parse(&twice, &process(&[], at_home())).unwrap();
     assert!(wide.warnings[0].contains("chmod 0600"), "{:?}", wide.warnings);
     let error = connect(&wide, &here::read, LONG).unwrap_err();
     assert_eq!((&error.tries[0].why, error.kind()), (&Why::NoPassword, Kind::Denied));
+    assert_eq!(error.tries.len(), 1, "the next host would ask too");
 
     let other = file(&home, "other", 0o600, &line);
     let other = other.to_str().unwrap();
@@ -92,6 +100,7 @@ fn a_password_is_found_wherever_psql_finds_it_case_37() {
     assert!(attempt("postgres://", &process(&env, None)).is_ok());
 }
 
+/// CON-3, CON-6.
 #[test]
 fn a_wrong_password_is_denied_at_once_and_in_no_message() {
     let Some(server) = with_password() else { return };
@@ -135,6 +144,7 @@ fn a_connection_says_who_it_is_and_what_it_reached_without_asking() {
     assert_eq!(name, [[Some("nightly".to_owned())]]);
 }
 
+/// CON-6.
 #[test]
 fn a_host_that_is_down_and_one_that_takes_no_writes_are_passed_over_case_35() {
     let standby = Options { standby: true, ..Options::default() };
@@ -171,6 +181,56 @@ fn a_host_that_is_down_and_one_that_takes_no_writes_are_passed_over_case_35() {
     );
 }
 
+/// CON-6.
+#[test]
+fn a_server_that_is_full_is_passed_over() {
+    let (Some(full), Some(free)) = (server(), server()) else { return };
+    full.sql("CREATE ROLE app LOGIN CONNECTION LIMIT 0");
+    free.sql("CREATE ROLE app LOGIN");
+    let url = format!("postgres://app@127.0.0.1:{},127.0.0.1:{}/postgres", full.port, free.port);
+    assert_eq!(rows(&link(&url), "SHOW port"), [[Some(free.port.to_string())]]);
+}
+
+/// Plays a server that says nothing of itself at start-up, and answers the one question put to it.
+fn taciturn(listener: &TcpListener, standby: &str, read_only: &str) {
+    let message = |kind: u8, body: &[u8]| {
+        let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
+        [&[kind][..], &length, body].concat()
+    };
+    let (mut client, _) = listener.accept().unwrap();
+    let mut head = [0; 4];
+    client.read_exact(&mut head).unwrap();
+    let mut startup = vec![0; usize::try_from(u32::from_be_bytes(head)).unwrap() - 4];
+    client.read_exact(&mut startup).unwrap();
+    let ready = message(b'Z', b"I");
+    client.write_all(&[message(b'R', &[0; 4]), ready.clone()].concat()).unwrap();
+    let mut head = [0; 5];
+    client.read_exact(&mut head).unwrap();
+    assert_eq!(head[0], b'Q');
+    let column = [&b"x\0"[..], &[0; 18]].concat();
+    let described = message(b'T', &[&[0, 2][..], &column, &column].concat());
+    let value = |text: &str| [&[0, 0, 0, 1][..], text.as_bytes()].concat();
+    let row = message(b'D', &[&[0, 2][..], &value(standby), &value(read_only)].concat());
+    client.write_all(&[described, row, message(b'C', b"SELECT 1\0"), ready].concat()).unwrap();
+    // Until the client has gone.
+    drop(client.read_to_end(&mut Vec::new()));
+}
+
+#[test]
+fn a_server_that_does_not_say_what_it_is_is_asked() {
+    for (standby, read_only, fits) in [("f", "f", true), ("t", "t", false), ("f", "t", false)] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let played = std::thread::spawn(move || taciturn(&listener, standby, read_only));
+        let url = format!("postgres://postgres@127.0.0.1:{port}/postgres?sslmode=disable");
+        let made = connect(&info(&url), &here::read, LONG);
+        assert_eq!(made.is_ok(), fits, "{made:?}");
+        drop(made);
+        played.join().unwrap();
+    }
+}
+
+/// CON-6, CON-7.
 #[test]
 fn a_server_that_accepts_and_never_answers_costs_its_share_of_the_time_and_no_more_case_39() {
     let Some(server) = server() else { return };
@@ -219,6 +279,7 @@ fn an_ordinary_error_leaves_the_link_alive_and_carries_its_code() {
     assert_eq!(made.execute("SELECT 1", &[], LONG).unwrap(), 1);
 }
 
+/// CON-7.
 #[test]
 fn a_deadline_ends_an_exchange_and_the_link_with_it() {
     let Some(server) = server() else { return };
@@ -234,6 +295,7 @@ fn a_deadline_ends_an_exchange_and_the_link_with_it() {
     );
 }
 
+/// CON-8.
 #[test]
 fn a_commit_that_the_server_answers_with_rollback_is_no_success_case_4() {
     let Some(server) = server() else { return };
@@ -285,6 +347,7 @@ fn a_link_says_goodbye() {
     assert!(!server.log().contains("unexpected EOF"), "{}", server.log());
 }
 
+/// CON-7.
 #[test]
 fn everything_works_through_a_pooler_with_one_connection_case_38() {
     let Some(server) = server() else { return };
@@ -293,7 +356,6 @@ fn everything_works_through_a_pooler_with_one_connection_case_38() {
         let Some(pooler) = PgBouncer::start(&server, pool) else { return };
         let (one, other) = (link(&pooler.url("postgres")), link(&pooler.url("postgres")));
         for made in [&one, &other, &one, &other] {
-            assert_eq!(made.server.read_only, Some(false), "asked, where the pooler hides it");
             made.batch("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", LONG).unwrap();
             assert_eq!(
                 made.execute("INSERT INTO t VALUES ($1)", &[(&1_i32, Type::INT4)], LONG),
@@ -321,6 +383,6 @@ fn every_version_that_is_installed_is_spoken_to() {
 #[test]
 fn the_environment_of_this_process_can_be_read() {
     let here = Here::this_process();
-    assert!(here.user.is_some());
+    assert!((here.account)().is_some());
     assert_eq!(here.env, std::env::vars().collect::<BTreeMap<_, _>>());
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use ctrlrun::store::postgres::connect::{ConnectError, Kind, Why, connect};
 use ctrlrun::store::postgres::conninfo::Conninfo;
-use ctrlrun::store::postgres::here::{self, Here};
+use ctrlrun::store::postgres::here;
 use ctrlrun::store::postgres::link::Link;
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -102,6 +102,7 @@ fn a_server_without_tls_is_taken_by_the_modes_that_do_not_insist_case_36() {
     assert_eq!(error.kind(), Kind::Settings);
 }
 
+/// CON-5.
 #[test]
 fn the_right_authority_and_name_satisfy_every_mode_case_36() {
     let folder = tempfile::tempdir().unwrap();
@@ -140,7 +141,8 @@ fn a_root_certificate_at_its_usual_place_is_used_as_if_named() {
     let (ours, other) = (Authority::new("ours"), Authority::new("other"));
     let (cert, key) = ours.signs(&params(&["db.example"], "x"));
     let Some(server) = tls_server(cert, key, None, &[]) else { return };
-    let here = Here { home: Some(home.path().into()), ..nowhere() };
+    let mut here = nowhere();
+    here.env.insert("HOME".into(), home.path().display().to_string());
     let attempt = |mode: &str| {
         let url = url(&server, "db.example", &format!("sslmode={mode}"));
         connect(&Conninfo::parse(&url, &here).unwrap(), &here::read, LONG).is_ok()
@@ -152,6 +154,7 @@ fn a_root_certificate_at_its_usual_place_is_used_as_if_named() {
     assert!(attempt("require") && attempt("verify-full"));
 }
 
+/// CON-5.
 #[test]
 fn a_self_signed_certificate_is_believed_where_it_is_its_own_root_case_36() {
     let folder = tempfile::tempdir().unwrap();
@@ -190,6 +193,7 @@ fn a_self_signed_certificate_is_believed_where_it_is_its_own_root_case_36() {
     assert_eq!(table(&server, "db.example", &query), [PLAIN, PLAIN, PLAIN, NONE, NONE, NONE]);
 }
 
+/// CON-5.
 #[test]
 fn the_common_name_counts_where_there_is_no_other_and_only_there() {
     let folder = tempfile::tempdir().unwrap();
@@ -205,6 +209,7 @@ fn the_common_name_counts_where_there_is_no_other_and_only_there() {
     assert_eq!(outcome(&url(&server, "db.example", &full)), NONE);
 }
 
+/// CON-5.
 #[test]
 fn roots_of_the_system_do_not_know_a_private_authority() {
     let ours = Authority::new("ours");
@@ -231,6 +236,7 @@ fn verify_full_needs_a_name_to_verify() {
     assert!(error.to_string().contains("needs a host name"), "{error}");
 }
 
+/// CON-4.
 #[test]
 fn a_client_certificate_is_shown_and_its_key_must_be_ours_alone_case_36() {
     let folder = tempfile::tempdir().unwrap();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ctrlrun::store::postgres::conninfo::{At, Conninfo, Target};
-use ctrlrun::store::postgres::here::{Here, Seen};
+use ctrlrun::store::postgres::here::{Account, Here, Seen};
 use ctrlrun::store::postgres::params::ConninfoError;
 use ctrlrun::store::postgres::tls::{Roots, SslMode};
 use ctrlrun::store::postgres::url::redact;
@@ -19,6 +19,10 @@ type Files = BTreeMap<PathBuf, (u32, String)>;
 fn read(files: &Files, path: &Path) -> io::Result<Seen> {
     let Some((mode, text)) = files.get(path) else { return Err(io::ErrorKind::NotFound.into()) };
     Ok(Seen { bytes: text.clone().into_bytes(), mode: *mode, uid: 1000, regular: true })
+}
+
+fn me() -> Option<Account> {
+    Some(Account { name: "me".into(), home: "/home/me".into() })
 }
 
 fn parse_with(
@@ -35,8 +39,7 @@ fn parse_with(
     let here = Here {
         env: env.iter().map(owned).collect(),
         unreadable: Vec::new(),
-        user: Some("me".into()),
-        home: Some("/home/me".into()),
+        account: &me,
         files: &read,
     };
     Conninfo::parse(url, &here)
@@ -74,6 +77,7 @@ fn every_part_of_the_authority_is_read_and_decoded() {
     assert_eq!(info.hosts.len(), 3);
 }
 
+/// CON-1.
 #[test]
 fn a_url_that_says_nothing_means_the_local_socket_and_the_users_own_database() {
     let info = parse("postgres://");
@@ -110,6 +114,7 @@ fn hosts_addresses_and_ports_go_together_or_not_at_all() {
     assert!(error("postgres:///d?hostaddr=nonsense").contains("hostaddr"));
 }
 
+/// CON-2.
 #[test]
 fn an_unknown_parameter_is_named() {
     let unknown = error("postgres://db/ops?sslmod=require");
@@ -122,6 +127,7 @@ fn an_unknown_parameter_is_named() {
     assert_eq!(found.unwrap_err().to_string(), "unknown parameter \"hots\" in the service \"s\"");
 }
 
+/// CON-2.
 #[test]
 fn what_libpq_does_and_ctrlrun_does_not_is_refused_and_not_ignored() {
     for (query, name) in [
@@ -145,6 +151,7 @@ fn what_libpq_does_and_ctrlrun_does_not_is_refused_and_not_ignored() {
     );
 }
 
+/// CON-1.
 #[test]
 fn url_beats_service_beats_environment_beats_default() {
     let files = [(
@@ -202,8 +209,7 @@ fn a_variable_that_is_not_text_is_an_error_if_it_would_count() {
     let here = Here {
         env: BTreeMap::new(),
         unreadable: vec!["PGHOST".into(), "LANG".into()],
-        user: Some("me".into()),
-        home: None,
+        account: &me,
         files: &read,
     };
     let found = Conninfo::parse("postgres:///d", &here).unwrap_err();
@@ -211,9 +217,10 @@ fn a_variable_that_is_not_text_is_an_error_if_it_would_count() {
     assert!(Conninfo::parse("postgres://db/d", &here).is_ok(), "the URL names the host");
 }
 
+/// CON-1, CON-4.
 #[test]
 fn the_password_file_is_read_as_psql_does_case_37() {
-    let text = "# comment\nother:*:*:*:no\ndb:5432:o\\:ps:me:a\\:b\\\\c\n*:*:*:me:star:rest\n";
+    let text = "# comment\ndb:*:*:\\*:no\nother:*:*:*:no\ndb:5432:o\\:ps:me:a\\:b\\\\c\n*:*:*:me:star:rest\n";
     let with = |url: &str, mode| parse_with(url, &[], &[("/home/me/.pgpass", mode, text)]).unwrap();
     assert_eq!(password(&with("postgres://db/o%3Aps", 0o600)), Some("a:b\\c"), "escapes");
     assert_eq!(password(&with("postgres://db/x", 0o600)), Some("star"), "the first that fits");
@@ -306,6 +313,7 @@ fn a_schema_is_a_name_that_is_not_the_servers_own() {
     }
 }
 
+/// CON-2, CON-3.
 #[test]
 fn a_malformed_url_is_refused_and_shows_nothing_of_itself() {
     for url in [
@@ -339,6 +347,7 @@ fn what_is_shown_has_no_password_and_says_which_place_it_is() {
     assert_eq!(shown("postgres://a@%2Frun/o"), "postgres://a@/o?host=/run&schema=ctrlrun");
 }
 
+/// CON-3.
 #[test]
 fn a_password_is_in_no_debug_output() {
     let files = [("/home/me/.pgpass", 0o600, "*:*:*:*:s3cret\n")];

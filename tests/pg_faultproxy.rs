@@ -210,6 +210,7 @@ fn a_statement_sent_by_the_extended_protocol_is_found_and_rewritten() {
     ));
 }
 
+/// CON-8.
 #[test]
 fn an_answer_can_be_forged_with_and_without_the_servers_knowledge() {
     let Some(stage) = Stage::new() else { return };

@@ -11,6 +11,7 @@
 //! | [`row`] | a record as flat columns, the same on every store |
 //! | [`postgres`] | a server, for many hosts |
 //! | [`sqlite`] | the embedded store |
+//! | [`postgres`] | the store for many hosts; so far, connecting to it |
 //! | [`conformance`] | what every store must do |
 //! | [`faulty`] | a store that loses answers on purpose |
 //! | [`stop`] | named places where a process halts itself, for tests that kill it there |

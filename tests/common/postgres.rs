@@ -432,10 +432,10 @@ pub fn info(url: &str) -> Conninfo {
     Conninfo::parse(url, &nowhere()).unwrap()
 }
 
-/// No environment, no home; files are those of the file system.
+/// No environment, no user; files are those of the file system.
 pub fn nowhere() -> Here<'static> {
     let (env, unreadable) = (BTreeMap::new(), Vec::new());
-    Here { env, unreadable, user: Some("nobody".into()), home: None, files: &here::read }
+    Here { env, unreadable, account: &|| None, files: &here::read }
 }
 
 /// A connection by a URL.

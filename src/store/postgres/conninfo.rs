@@ -1,4 +1,4 @@
-//! Where to connect, as whom and how: every parameter checked, before anything is connected to.
+//! Where to connect, as whom and how: every parameter checked, before anything is connected to (CON-1, CON-2).
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
@@ -157,7 +157,7 @@ impl Conninfo {
         password_in_url: bool,
     ) -> Result<Self, ConninfoError> {
         let own = |name: &str| settings.text(name).map(str::to_owned);
-        let Some(user) = own("user").or_else(|| here.user.clone()) else {
+        let Some(user) = own("user").or_else(|| Some((here.account)()?.name)) else {
             return Err(ConninfoError::Together(
                 "no user is named, and this process's user has no name: write postgres://USER@..."
                     .into(),

@@ -21,6 +21,15 @@ pub struct Seen {
     pub regular: bool,
 }
 
+/// A user of the operating system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// The name.
+    pub name: String,
+    /// The home, for where HOME is not set.
+    pub home: PathBuf,
+}
+
 /// How a file is read.
 pub type Files<'a> = dyn Fn(&Path) -> io::Result<Seen> + 'a;
 
@@ -30,10 +39,9 @@ pub struct Here<'a> {
     pub env: BTreeMap<String, String>,
     /// Variables whose values are not UTF-8; one that would matter is an error, not ignored.
     pub unreadable: Vec<String>,
-    /// The name of the user this process runs as.
-    pub user: Option<String>,
-    /// That user's home, where HOME is not set.
-    pub home: Option<PathBuf>,
+    /// The user this process runs as. Asked only where it counts: a look-up may cost more than
+    /// the rest together.
+    pub account: &'a dyn Fn() -> Option<Account>,
     /// How files are read.
     pub files: &'a Files<'a>,
 }
@@ -51,9 +59,7 @@ impl Here<'static> {
                 Err(_) => unreadable.push(name),
             }
         }
-        let entry = User::from_uid(geteuid()).ok().flatten();
-        let (user, home) = entry.map(|entry| (entry.name, entry.dir)).unzip();
-        Self { env, unreadable, user, home, files: &read }
+        Self { env, unreadable, account: &account, files: &read }
     }
 }
 
@@ -67,9 +73,19 @@ impl Here<'_> {
     /// `name` below the user's home.
     #[must_use]
     pub fn at_home(&self, name: &str) -> Option<PathBuf> {
-        let home = self.var("HOME").map(PathBuf::from).or_else(|| self.home.clone())?;
+        let home = match self.var("HOME") {
+            Some(home) => PathBuf::from(home),
+            None => (self.account)()?.home,
+        };
         Some(home.join(name))
     }
+}
+
+/// The user this process runs as, if it has an entry.
+#[must_use]
+pub fn account() -> Option<Account> {
+    let entry = User::from_uid(geteuid()).ok().flatten()?;
+    Some(Account { name: entry.name, home: entry.dir })
 }
 
 /// Reads a file of the file system. What is no regular file is not opened: a pipe would block.

@@ -1,5 +1,5 @@
 //! One connection. Every exchange on it has a deadline of ours, and one that ended in doubt is the
-//! last: what a late answer would belong to could no longer be told.
+//! last: what a late answer would belong to could no longer be told (CON-7).
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -150,7 +150,7 @@ impl Link {
         let (Some(runtime), Some(client)) = (&self.runtime, &self.client) else {
             return Err(LinkError::Lost("it is closed".into()));
         };
-        if self.is_dead() {
+        if self.dead.load(Ordering::Acquire) {
             return Err(LinkError::Lost("an earlier exchange ended in doubt".into()));
         }
         let ended =
@@ -222,7 +222,7 @@ impl Link {
         self.run(within, async |client| client.execute_typed(sql, params).await)
     }
 
-    /// COMMIT, and whether it was one. Never to be called after an error in the transaction: the
+    /// COMMIT, and whether it was one (CON-8). Never to be called after an error in the transaction: the
     /// server would answer, and the answer would be about nothing (CMT-5).
     ///
     /// # Errors

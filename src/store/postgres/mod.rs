@@ -11,6 +11,7 @@
 //! | [`line`] | the bytes of one connection, and the command tags that go by |
 //! | [`link`] | one connection; every exchange on it has a deadline |
 //! | [`connect`] | several hosts, one of them that takes writes |
+//! | [`refusal`] | why there is no connection |
 //! | [`faultproxy`] | a proxy that cuts, stalls or rewrites at one message, on purpose |
 pub mod certificate;
 pub mod connect;
@@ -21,6 +22,7 @@ pub mod line;
 pub mod link;
 pub mod params;
 pub mod passfile;
+pub mod refusal;
 pub mod secret;
 pub mod service;
 pub mod tls;

@@ -1,4 +1,4 @@
-//! A text that is never shown.
+//! A text that is never shown (CON-3).
 use std::fmt;
 
 /// A password. It can be compared and handed to the driver; it has no `Display`, and its `Debug`

@@ -1,4 +1,4 @@
-//! rustls set up as `sslmode` and its neighbours say, by libpq's table:
+//! rustls set up as `sslmode` and its neighbours say, by libpq's table (CON-5):
 //!
 //! | sslmode | encrypted | chain checked | name checked |
 //! |---|---|---|---|
