@@ -78,6 +78,7 @@ pub fn open(at: &SqliteAt, options: &Options) -> Result<Opened, CouldNot> {
         store: Box::new(Sqlite { site, identity, before_commit, session: Mutex::new(session) }),
         warnings,
         created,
+        grants: None,
     })
 }
 
