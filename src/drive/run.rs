@@ -109,7 +109,7 @@ struct Performer<'scope, 'env> {
 }
 
 /// A child that runs longer than this is not waited for with a connection held (PGS-5).
-const REST_AFTER: Duration = Duration::from_secs(2);
+const REST_AFTER: Duration = Duration::from_secs(1);
 
 /// A renewal beside the child.
 struct Renewal<'scope> {

@@ -1,6 +1,7 @@
 //! Stores on a real server, and runs of the binary on them.
-#![expect(dead_code, reason = "each test file uses its own part of it")]
+#![allow(dead_code, reason = "each test file uses its own part of it")]
 #![expect(clippy::unwrap_used, reason = "a test ends where its stage cannot be set")]
+use std::cell::Cell;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,6 +27,7 @@ pub struct Stage {
     pub server: Server,
     pub proxy: Proxy,
     pub env: TestEnv,
+    rules: Cell<usize>,
 }
 
 impl Stage {
@@ -33,12 +35,18 @@ impl Stage {
         let server = server()?;
         drop(store_at(&server.url("postgres")));
         let proxy = Proxy::start(server.upstream()).unwrap();
-        Some(Self { server, proxy, env: TestEnv::new() })
+        Some(Self { server, proxy, env: TestEnv::new(), rules: Cell::new(0) })
     }
 
     /// A fault on purpose.
     pub fn on(&self, connection: Which, when: When, act: Act) {
+        self.add(connection, when, act);
+    }
+
+    /// The same; its number, to wait for it.
+    pub fn add(&self, connection: Which, when: When, act: Act) -> usize {
         self.proxy.on(Rule { connection, when, act });
+        self.rules.replace(self.rules.get() + 1)
     }
 
     /// Every transaction through the proxy begins with another isolation level. Rules that came

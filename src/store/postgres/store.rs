@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use super::connect::connect;
+use super::connect::{self, ConnectError, Why, connect};
 use super::conninfo::Conninfo;
 use super::error::{Fault, code, could_not, not_connected};
 use super::health::Origin;
@@ -34,14 +34,45 @@ pub struct Site {
 }
 
 impl Site {
-    /// A new connection.
+    /// A new connection. A server that is full, or is just starting, is asked again until `deadline`:
+    /// waiting for a place is the store's own business (STO-3).
     ///
     /// # Errors
     /// What each host said.
     pub fn connect(&self, deadline: Deadline) -> Result<Link, CouldNot> {
-        connect(&self.info, &here::read, deadline.left())
-            .map_err(|error| not_connected(&error, &self.names.place))
+        loop {
+            let error = match connect(&self.info, &here::read, deadline.left()) {
+                Ok(link) => return Ok(link),
+                Err(error) => error,
+            };
+            let pause = pause();
+            if !may_have_room_soon(&error) || deadline.left() <= pause {
+                return Err(not_connected(&error, &self.names.place));
+            }
+            std::thread::sleep(pause);
+        }
     }
+}
+
+/// Between 20 and 84 ms, at random, so that those who were turned away together do not come again
+/// together.
+fn pause() -> Duration {
+    // Without a random number they do, which is no harm.
+    Duration::from_millis(20 + u64::from(getrandom::u32().unwrap_or(0) % 64))
+}
+
+fn may_have_room_soon(error: &ConnectError) -> bool {
+    let code = |one: &connect::Try| match &one.why {
+        Why::Server(error) => matches!(&*error.code, "53300" | "57P03"),
+        Why::Deadline(_)
+        | Why::Unreachable(_)
+        | Why::Tls(_)
+        | Why::NoPassword
+        | Why::Unfit { .. }
+        | Why::Settings(_)
+        | Why::Odd(_) => false,
+    };
+    error.tries.last().is_some_and(code)
 }
 
 /// A store on a Postgres server, open.
@@ -173,6 +204,8 @@ impl Store for Postgres {
                 session.keep(link);
                 End::NotCommitted(self.could_not(fault))
             }
+            // The next try is safe on any connection, and safest on one without a past.
+            Try::Aborted(fault) => End::NotCommitted(self.could_not(fault)),
             Try::Unknown(fault) => {
                 session.in_doubt.push(InDoubt { key: key.clone(), write_id, wrote_at });
                 End::Unknown(self.could_not(fault))

@@ -51,7 +51,8 @@ pub fn begin(left: Duration, mark: &str) -> String {
          SET LOCAL {MARK} = '{mark}'",
         part(80),
         part(90),
-        left.as_millis().max(1),
+        // Longer than a lock is waited for: it is not to fire while anybody still hopes.
+        part(200),
     )
 }
 

@@ -27,8 +27,10 @@ pub enum Try {
     Landed,
     /// The condition did not hold.
     Refused,
-    /// Nothing was committed.
+    /// Nothing was committed: COMMIT was not sent.
     NotCommitted(Fault),
+    /// Nothing was committed: COMMIT was sent, and the server says that it aborted.
+    Aborted(Fault),
     /// Nobody knows.
     Unknown(Fault),
 }
@@ -91,8 +93,8 @@ const WRITE: &str = "WITH store AS (
     (SELECT pg_catalog.count(*) FROM events), (SELECT pg_catalog.count(*) FROM outputs), :origin
   FROM store s";
 
-/// Tries `append` once; also where it was written, as far as that is known. After [`Try::Unknown`]
-/// the link is of no use any more.
+/// Tries `append` once; also where it was written, as far as that is known. After
+/// [`Try::Aborted`] and [`Try::Unknown`] the link is not to be used any more.
 pub fn append(link: &Link, append: &Append, writing: &Writing<'_>) -> (Try, Option<Origin>) {
     let columns = match Columns::of(append) {
         Ok(columns) => columns,
@@ -119,8 +121,8 @@ pub fn append(link: &Link, append: &Append, writing: &Writing<'_>) -> (Try, Opti
     // From here on only the server's word that it is committed, or that it is not, counts.
     let tried = match link.commit(writing.deadline.left()) {
         Ok(Committed::Yes) => Try::Landed,
-        Ok(Committed::RolledBack) => Try::NotCommitted(rolled_back().into()),
-        Err(error) if is_victim(&error) => Try::NotCommitted(error.into()),
+        Ok(Committed::RolledBack) => Try::Aborted(rolled_back().into()),
+        Err(error) if is_victim(&error) => Try::Aborted(error.into()),
         Err(error) => Try::Unknown(error.into()),
     };
     (tried, origin)
