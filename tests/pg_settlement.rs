@@ -5,7 +5,7 @@ mod common;
 use common::pgstore::{MARK, Stage, open_url, wait_until};
 use common::postgres::{LONG, link};
 use ctrlrun::drive::{Call, handle};
-use ctrlrun::plan::effect::{Command, Request, Reserve};
+use ctrlrun::plan::effect::{Command, Record, Request, Reserve};
 use ctrlrun::plan::expect::StreamState;
 use ctrlrun::plan::key::{Fingerprint, Key};
 use ctrlrun::plan::protocol::Done;
@@ -82,6 +82,34 @@ fn t155b_a_commit_that_landed_unseen_is_seen_as_landed_and_the_command_runs_once
     });
 }
 
+/// Another process takes the key, with the same attempt id.
+fn reserve_elsewhere(stage: &Stage) -> Record {
+    let store = open_url(&stage.server.url("postgres"), Mode::Write).unwrap().store;
+    let reserve = Command::Reserve(Reserve {
+        request: Request {
+            fingerprint: Fingerprint::of([&[b"sh", b"-c", MARK.as_bytes()], &[], &[], &[], &[]]),
+            program: "sh".to_owned(),
+            arguments: 2,
+            command: None,
+        },
+        attempt_id: "same".to_owned(),
+        lease: Duration::from_secs(60),
+        max_attempts: None,
+        rebind: false,
+        run_id: None,
+    });
+    let call = Call {
+        key: Key::new("k").unwrap(),
+        command: reserve,
+        expect: StreamState::Any,
+        within: LONG,
+        exchange_max: LONG,
+        outputs: Vec::new(),
+    };
+    let Done::Answered(theirs) = handle(store.as_ref(), call) else { panic!("not reserved") };
+    theirs.record.unwrap()
+}
+
 #[test]
 fn t155c_a_row_with_our_attempt_id_that_another_process_wrote_is_not_ours() {
     // CMT-9, EFF-4
@@ -90,41 +118,13 @@ fn t155c_a_row_with_our_attempt_id_that_another_process_wrote_is_not_ours() {
         let reread = stage.add(Which::Any, When::Text("FOR UPDATE".into(), 1), Act::HoldRequest);
         let child = stage.start("k", &["--attempt-id", "same"], MARK);
         assert!(stage.proxy.acted(reread, LONG), "{level}: no re-read");
-        let store = open_url(&stage.server.url("postgres"), Mode::Write).unwrap().store;
-        let reserve = Command::Reserve(Reserve {
-            request: Request {
-                fingerprint: Fingerprint::of([
-                    &[b"sh", b"-c", MARK.as_bytes()],
-                    &[],
-                    &[],
-                    &[],
-                    &[],
-                ]),
-                program: "sh".to_owned(),
-                arguments: 2,
-                command: None,
-            },
-            attempt_id: "same".to_owned(),
-            lease: Duration::from_secs(60),
-            max_attempts: None,
-            rebind: false,
-            run_id: None,
-        });
-        let call = Call {
-            key: Key::new("k").unwrap(),
-            command: reserve,
-            expect: StreamState::Any,
-            within: LONG,
-            exchange_max: LONG,
-            outputs: Vec::new(),
-        };
-        let Done::Answered(theirs) = handle(store.as_ref(), call) else { panic!("{level}") };
+        let theirs = reserve_elsewhere(stage);
         stage.proxy.release();
         let out = child.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&out.stderr);
         assert_eq!(out.status.code(), Some(75), "{level}: {said}");
         assert_eq!(stage.marks(), 0, "{level}");
-        let theirs = theirs.record.unwrap().reservation_id.0.simple().to_string();
+        let theirs = theirs.reservation_id.0.simple().to_string();
         assert_eq!(stage.column("k", "encode(reservation_id, 'hex')"), theirs, "{level}");
     });
 }
@@ -424,6 +424,22 @@ fn t162_a_second_try_that_is_locked_out_does_not_change_that_the_first_is_unknow
         assert_eq!((out.status.code(), stage.marks()), (Some(0), 1), "{level}: {said}");
         assert_eq!(stage.column("k", "state"), "committed", "{level}");
         assert_eq!(stage.column("k", "attempt"), "1", "{level}");
+    });
+}
+
+#[test]
+fn t164_a_settle_that_landed_unseen_before_the_record_moved_on_is_no_late_outcome() {
+    // CMT-10, EFF-17
+    under_every_level(|stage, level| {
+        stage.on(Which::Any, When::Commit(SETTLE), Act::CutAfterAnswer);
+        let reread = stage.add(Which::Any, When::Text("FOR UPDATE".into(), 1), Act::HoldRequest);
+        let child = stage.start("k", &["--not-executed", "11"], "exit 11");
+        assert!(stage.proxy.acted(reread, LONG), "{level}");
+        assert_eq!(reserve_elsewhere(stage).attempt, 2, "{level}");
+        stage.proxy.release();
+        let out = child.wait_with_output().unwrap();
+        assert_eq!(out.status.code(), Some(11), "{level}: {out:?}");
+        assert_eq!(stage.events("k"), ["reserved", "began", "failed", "reserved"], "{level}");
     });
 }
 
