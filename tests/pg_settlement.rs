@@ -344,6 +344,21 @@ fn a_trigger_that_drops_the_row_is_an_integrity_error_and_nothing_runs() {
 }
 
 #[test]
+fn a_trigger_that_drops_the_history_costs_the_row_too() {
+    // HIS-3, PGS-1
+    let Some(stage) = Stage::new() else { return };
+    stage.server.sql(
+        "CREATE FUNCTION drops() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; \
+         CREATE TRIGGER drops BEFORE INSERT ON ctrlrun.history \
+         FOR EACH ROW EXECUTE FUNCTION drops()",
+    );
+    let out = stage.run("k", &[], MARK);
+    assert_eq!((out.code, stage.marks()), (Some(70), 0), "{out:?}");
+    assert_eq!(stage.column("k", "state"), "", "a row without history");
+    assert!(!stage.statements().iter().any(|text| text == "COMMIT"));
+}
+
+#[test]
 fn case_4_a_commit_that_is_answered_with_rollback_is_not_written() {
     // CON-8, PGS-4
     under_every_level(|stage, level| {
