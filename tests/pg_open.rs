@@ -159,6 +159,28 @@ fn a_schema_of_another_version_or_of_somebody_else_is_refused_at_every_use() {
 }
 
 #[test]
+fn a_write_checks_in_its_own_transaction_that_it_is_still_the_store_that_was_loaded() {
+    // STO-4, PGS-1
+    for (change, code, word) in [
+        ("schema_version = 99", 78, "99"),
+        ("store_id = decode(repeat('ab', 16), 'hex')", 69, "nothing was run"),
+    ] {
+        let Some(stage) = Stage::new() else { return };
+        let held = stage.add(Which::Any, When::Begin(1), Act::HoldRequest);
+        let child = stage.start("k", &["--store-timeout", "2s"], MARK);
+        assert!(stage.proxy.acted(held, LONG));
+        stage.server.sql(&format!("UPDATE ctrlrun.store SET {change}"));
+        stage.proxy.release();
+        let out = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(code), "{said}");
+        assert!(said.contains(word), "{said}");
+        assert_eq!((stage.marks(), stage.events("k").len()), (0, 0), "{change}");
+        assert!(!stage.statements().iter().any(|text| text == "COMMIT"), "{change}");
+    }
+}
+
+#[test]
 fn sixteen_processes_make_one_store() {
     // STO-5, PGS-8, case 41
     let Some(server) = server() else { return };

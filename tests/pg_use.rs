@@ -4,15 +4,21 @@ mod common;
 
 use std::fs;
 use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::pgbouncer::PgBouncer;
 use common::pgstore::{MARK, Stage, open_url, store_at, wait_until};
 use common::postgres::{LONG, Options, link, server, server_with};
 use common::{Output, TestEnv};
-use ctrlrun::plan::key::Key;
+use ctrlrun::drive::{Call, handle};
+use ctrlrun::plan::effect::{Command, Request, Reserve};
+use ctrlrun::plan::expect::StreamState;
+use ctrlrun::plan::key::{Fingerprint, Key};
+use ctrlrun::plan::protocol::Done;
 use ctrlrun::store::postgres::faultproxy::{Act, Event, What, When, Which};
-use ctrlrun::store::{Ask, Mode, Reason};
+use ctrlrun::store::{Ask, Location, Mode, Reason, open};
 
 fn on(env: &TestEnv, url: &str, arguments: &[&str]) -> Output {
     let mut command = env.command(arguments);
@@ -187,6 +193,50 @@ fn an_exchange_with_a_server_that_is_silent_ends_by_our_own_deadline() {
         assert_eq!(stage.events("k").len(), 0, "{text}");
     }
     assert!(began.elapsed() < Duration::from_secs(15));
+}
+
+#[test]
+fn a_write_whose_time_is_over_before_commit_is_not_committed() {
+    // CMT-14: nobody waits for the answer any more.
+    let Some(stage) = Stage::new() else { return };
+    let exchange = Duration::from_millis(500);
+    let first = AtomicBool::new(true);
+    let mut options = ctrlrun::store::Options::new(Mode::Scratch, LONG);
+    options.before_commit = Some(Arc::new(move |_: &ctrlrun::store::Append| {
+        let began = Instant::now();
+        if first.swap(false, Ordering::SeqCst) {
+            wait_until("the time is over", || began.elapsed() > exchange);
+        }
+    }));
+    let at = Location::parse(&(stage.url() + "&schema=scratch")).unwrap();
+    let store = open(&at, &options).unwrap().store;
+    let made = stage.statements().len();
+    let reserve = Reserve {
+        request: Request {
+            fingerprint: Fingerprint([7; 32]),
+            program: "x".to_owned(),
+            arguments: 0,
+            command: None,
+        },
+        attempt_id: "a".to_owned(),
+        lease: LONG,
+        max_attempts: None,
+        rebind: false,
+        run_id: None,
+    };
+    let call = Call {
+        key: Key::new("k").unwrap(),
+        command: Command::Reserve(reserve),
+        expect: StreamState::Any,
+        within: LONG,
+        exchange_max: exchange,
+        outputs: Vec::new(),
+    };
+    let Done::Answered(_) = handle(store.as_ref(), call) else { panic!("not reserved") };
+    let ends: Vec<_> = stage.statements().split_off(made);
+    let ends: Vec<_> =
+        ends.iter().filter(|text| ["COMMIT", "ROLLBACK"].contains(&text.as_str())).collect();
+    assert_eq!(ends, ["ROLLBACK", "COMMIT"]);
 }
 
 #[test]

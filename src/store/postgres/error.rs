@@ -52,9 +52,15 @@ pub fn could_not(fault: Fault, place: &str) -> CouldNot {
         LinkError::Lost(_) | LinkError::Odd(_) => (Reason::Unreachable, ""),
         LinkError::Server(error) => by_server(error),
     };
+    let what = match &error {
+        LinkError::Deadline(within) if within.is_zero() => "no time was left to ask it".to_owned(),
+        LinkError::Deadline(_) | LinkError::Lost(_) | LinkError::Server(_) | LinkError::Odd(_) => {
+            error.to_string()
+        }
+    };
     CouldNot {
         reason,
-        message: format!("{place}: {error}"),
+        message: format!("{place}: {what}"),
         hint: (!hint.is_empty()).then(|| hint.to_owned()),
     }
 }

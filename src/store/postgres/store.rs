@@ -3,10 +3,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use super::connect::{self, ConnectError, Why, connect};
+use super::connect::{ConnectError, Try as Attempted, Why, connect};
 use super::conninfo::Conninfo;
 use super::error::{Fault, code, could_not, not_connected};
-use super::health::Origin;
+use super::health::{GRANT_ORIGIN, Origin};
 use super::here;
 use super::link::{Link, LinkError};
 use super::list::Listing;
@@ -62,7 +62,7 @@ fn pause() -> Duration {
 }
 
 fn may_have_room_soon(error: &ConnectError) -> bool {
-    let code = |one: &connect::Try| match &one.why {
+    let code = |one: &Attempted| match &one.why {
         Why::Server(error) => matches!(&*error.code, "53300" | "57P03"),
         Why::Deadline(_)
         | Why::Unreachable(_)
@@ -217,13 +217,16 @@ impl Store for Postgres {
         let deadline = Deadline::new(within);
         let mut session = self.session();
         session.link = None;
+        let of_key = |doubt: &&InDoubt| doubt.key == *key;
+        if session.in_doubt.iter().filter(of_key).any(|doubt| doubt.wrote_at.is_none()) {
+            return Err(self.cannot_be_told());
+        }
         let link = self.site.connect(deadline)?;
         loop {
             match self.loading(key, ask).load_locked(&link, deadline) {
                 Ok((found, origin)) => {
-                    let of_key = |doubt: &&InDoubt| doubt.key == *key;
                     for doubt in session.in_doubt.iter().filter(of_key) {
-                        self.same_server(doubt.wrote_at.as_ref(), origin.as_ref())?;
+                        self.same_server(doubt, origin.as_ref())?;
                     }
                     session.keep(link);
                     return Ok(found);
@@ -295,27 +298,30 @@ impl Store for Postgres {
 impl Postgres {
     /// A re-read proves something only where the write would be: on the same server, in the same of
     /// its lives (CMT-9).
-    fn same_server(&self, wrote: Option<&Origin>, read: Option<&Origin>) -> Result<(), CouldNot> {
-        let names = &self.site.names;
-        match (wrote, read) {
+    fn same_server(&self, doubt: &InDoubt, read_at: Option<&Origin>) -> Result<(), CouldNot> {
+        match (&doubt.wrote_at, read_at) {
             (Some(wrote), Some(read)) if wrote == read => Ok(()),
             (Some(_), Some(_)) => Err(CouldNot {
                 reason: Reason::Unreachable,
                 message: format!(
                     "{}: another server answers than the one that was written to (a fail-over, or a \
                      restored copy?)",
-                    names.place
+                    self.site.names.place
                 ),
                 hint: None,
             }),
-            (None, _) | (_, None) => Err(CouldNot {
-                reason: Reason::Unreachable,
-                message: format!(
-                    "{}: whether it is the server that was written to cannot be told",
-                    names.place
-                ),
-                hint: Some(super::health::GRANT_ORIGIN.to_owned()),
-            }),
+            (None, _) | (_, None) => Err(self.cannot_be_told()),
+        }
+    }
+
+    fn cannot_be_told(&self) -> CouldNot {
+        CouldNot {
+            reason: Reason::Unreachable,
+            message: format!(
+                "{}: whether it is the server that was written to cannot be told",
+                self.site.names.place
+            ),
+            hint: Some(GRANT_ORIGIN.to_owned()),
         }
     }
 }
