@@ -257,7 +257,7 @@ fn a_server_that_accepts_and_never_answers_costs_its_share_of_the_time_and_no_mo
 #[test]
 fn a_name_that_nobody_knows_and_a_database_that_is_not_there_are_told_apart() {
     let Some(server) = server() else { return };
-    let error = refused("postgres://no-such-host.invalid/postgres");
+    let error = refused("postgres://app@no-such-host.invalid/postgres");
     assert_eq!(error.kind(), Kind::Unreachable);
     assert!(error.to_string().contains("no-such-host.invalid"), "{error}");
     let error = refused(&server.url("no_such_database"));

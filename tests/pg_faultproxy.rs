@@ -85,6 +85,11 @@ fn without_rules_everything_passes_and_is_seen() {
         ["BEGIN ISOLATION LEVEL READ COMMITTED", "INSERT INTO t VALUES ($1)", "COMMIT"]
     );
     assert!(stage.proxy.wait(LONG, |seen| seen.iter().any(|event| event.what == What::ClientGone)));
+    let answered = stage.proxy.seen().into_iter().filter_map(|event| {
+        let What::Answered(status) = event.what else { return None };
+        Some(status)
+    });
+    assert_eq!(answered.collect::<String>(), "ITTI", "the start-up, and three exchanges");
 }
 
 #[test]

@@ -64,7 +64,8 @@ pub fn server() -> Option<Server> {
 
 /// A server with some things different.
 pub fn server_with(options: &Options) -> Option<Server> {
-    let Some(bin) = options.bin.clone().or_else(|| binaries().pop()) else {
+    let able = |bin: &PathBuf| options.tls.is_none() || has_tls(bin);
+    let Some(bin) = options.bin.clone().or_else(|| binaries().into_iter().rfind(able)) else {
         unavailable(
             "no PostgreSQL server is installed (looked in PATH, /usr/lib/postgresql/*/bin)",
         );
