@@ -89,6 +89,7 @@ pub fn attempt(order: Order, command: &Command, tools: Tools<'_>) -> Ran {
             not_started: None,
             problems: Vec::new(),
             told_lost: false,
+            rests_at: None,
         }
         .perform()
     })
@@ -108,7 +109,12 @@ struct Performer<'scope, 'env> {
     not_started: Option<NotStarted>,
     problems: Vec<String>,
     told_lost: bool,
+    /// When the store is told to rest, unless the child has ended by then.
+    rests_at: Option<Moment>,
 }
+
+/// A child that runs longer than this is not waited for with a connection held (PGS-5).
+const REST_AFTER: Duration = Duration::from_secs(1);
 
 /// A renewal beside the child.
 struct Renewal<'scope> {
@@ -196,6 +202,7 @@ impl Performer<'_, '_> {
             Ok(child) => {
                 self.child = Some(child);
                 self.said = Some(said);
+                self.rests_at = Some(host::now().plus(REST_AFTER));
                 stop::here(Point::Running, self.tools.store.identity().scratch);
                 Came::Started
             }
@@ -240,8 +247,16 @@ impl Performer<'_, '_> {
         let Some(child) = self.child.as_mut() else {
             return Came::Due;
         };
+        // The renewal has the store while it is at work.
+        let rests_at = self.rests_at.filter(|at| self.renewal.is_none() && *at < until);
         let wake = self.renewal.as_ref().map(|renewal| renewal.ended.as_fd());
-        match child.wait(Some(until.from_now(host::now())), wake) {
+        let now = host::now();
+        match child.wait(Some(rests_at.unwrap_or(until).from_now(now)), wake) {
+            Waited::TimeReached if rests_at.is_some() => {
+                self.tools.store.rest();
+                self.rests_at = None;
+                self.watch(until)
+            }
             Waited::TimeReached => Came::Due,
             Waited::Woken => self.join_renewal().unwrap_or(Came::Due),
             Waited::Ended(end) => {
@@ -301,7 +316,10 @@ impl Performer<'_, '_> {
     fn join_renewal(&mut self) -> Option<Came> {
         let renewal = self.renewal.take()?;
         match renewal.thread.join() {
-            Ok(done) => Some(Came::Renewed(done)),
+            Ok(done) => {
+                self.rests_at = Some(host::now().plus(REST_AFTER));
+                Some(Came::Renewed(done))
+            }
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }

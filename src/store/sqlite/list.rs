@@ -4,17 +4,17 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ToSql, params_from_iter};
 
 use super::error::Fault;
-use super::read::{Cells, RECORD_COLUMNS, event_columns, record_columns};
+use super::read::Cells;
 use crate::plan::time::Timestamp;
+use crate::store::columns::{
+    EVENT_COLUMNS, RECORD_COLUMNS, UNSETTLED, event_columns, record_columns,
+};
 use crate::store::row::{Malformed, natural};
 use crate::store::{Filter, Listed, Shown, Sizes};
 
 /// The first page is short, so that the first line comes at once; the others save statements.
 const FIRST_PAGE: usize = 32;
 const PAGE: usize = 512;
-
-/// The states that the partial index holds.
-const UNSETTLED: [&str; 3] = ["reserved", "executing", "ambiguous"];
 
 /// Where a listing stands.
 pub struct Listing<'a> {
@@ -160,7 +160,7 @@ fn shown(row: &rusqlite::Row<'_>, now: Timestamp) -> Result<Shown, Malformed> {
         true => None,
         false => Some(cells.event()?.event()?),
     };
-    let mut cells = Cells::new(row, RECORD_COLUMNS + 7);
+    let mut cells = Cells::new(row, RECORD_COLUMNS + EVENT_COLUMNS);
     Ok(Shown { record, now, began, stdout: sizes(&mut cells)?, stderr: sizes(&mut cells)? })
 }
 

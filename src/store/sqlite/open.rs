@@ -43,7 +43,7 @@ pub struct Frozen {
 /// As there.
 pub fn open(at: &SqliteAt, options: &Options) -> Result<Opened, CouldNot> {
     let (store, warnings, created) = sqlite(at, options)?;
-    Ok(Opened { store: Box::new(store), warnings, created })
+    Ok(Opened { store: Box::new(store), warnings, created, grants: None })
 }
 
 /// As [`open`]: the store, the warnings, and whether it was made just now.

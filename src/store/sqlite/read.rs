@@ -9,27 +9,8 @@ use crate::plan::effect::HistoryRow;
 use crate::plan::key::Key;
 use crate::plan::protocol::{Ask, Captured, Found, Stream};
 use crate::plan::time::Timestamp;
+use crate::store::columns::{RECORD_COLUMNS, event_columns, record_columns};
 use crate::store::row::{EventRow, Malformed, Row, natural, stream_name};
-
-/// The record's columns, in the order of [`Row`], of a table that is called `e`.
-macro_rules! record_columns {
-    () => {
-        "e.effect_key, e.record_version, e.write_id, e.reservation_id, e.state, e.first_attempt, \
-         e.attempt, e.attempt_id, e.fingerprint, e.program, e.arguments, e.command, \
-         e.lease_expires_at, e.cause, e.reaped, e.in_doubt, e.doubted, e.exit_code, e.signal, \
-         e.detail, e.resolved_by, e.reason, e.proven_failures, e.run_id, e.created_at, e.updated_at"
-    };
-}
-/// An event's columns, in the order of [`EventRow`], of a table that is called `h`.
-macro_rules! event_columns {
-    () => {
-        "h.revision, h.write_id, h.outcome_id, h.type, h.attempt, h.recorded_at, h.data"
-    };
-}
-pub(super) use {event_columns, record_columns};
-
-/// How many columns a record has.
-pub const RECORD_COLUMNS: usize = 26;
 
 /// The row alone: what a run without mishap loads, and it loads three times.
 const LOAD_ROW: &str = concat!(

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::busy::Deadline;
 use super::error::Fault;
+use crate::store::columns::{check_version, draw_id};
 use crate::store::{CouldNot, Reason};
 
 /// Marks a database file as a store of ctrlrun: "ctrl".
@@ -71,18 +72,7 @@ fn header(connection: &Connection) -> Result<Standing, Fault> {
 /// # Errors
 /// [`Reason::Unfit`] (exit 78).
 pub fn check(version: i64, place: &str, upgrade: &str) -> Result<(), CouldNot> {
-    let hint = match version.cmp(&VERSION) {
-        std::cmp::Ordering::Equal => return Ok(()),
-        std::cmp::Ordering::Greater => "use the newer ctrlrun that made it".to_owned(),
-        std::cmp::Ordering::Less => upgrade.to_owned(),
-    };
-    Err(CouldNot {
-        reason: Reason::Unfit,
-        message: format!(
-            "{place}: its schema has version {version}; this ctrlrun knows version {VERSION}"
-        ),
-        hint: Some(hint),
-    })
+    check_version(version, VERSION, place, upgrade)
 }
 
 /// Moves the schema to the newest version. True if this call made it from nothing.
@@ -142,13 +132,7 @@ fn one_step(connection: &Connection, from: i64, step: &str, scratch: bool) -> Re
     connection.execute_batch(step)?;
     let to = from + 1;
     if from == 0 {
-        let mut id = [0; 16];
-        getrandom::fill(&mut id).map_err(|error| CouldNot {
-            reason: Reason::Unreachable,
-            message: format!("no random number for the store's id: {error}"),
-            hint: None,
-        })?;
-        let id = uuid::Builder::from_random_bytes(id).into_uuid();
+        let id = draw_id()?;
         connection.execute(
             "INSERT INTO store(one, schema_version, store_id, attempt_floor, scratch)
              VALUES (1, ?1, ?2, 0, ?3)",
