@@ -27,6 +27,25 @@ fn field(env: &TestEnv, key: &str, name: &str) -> serde_json::Value {
 }
 
 #[test]
+fn a_person_cannot_sign_as_a_probe() {
+    // EFF-3: the row tells the one from the other by the name.
+    let env = TestEnv::new();
+    let output = env.run([
+        "resolve",
+        "k",
+        "--committed",
+        "--expect",
+        "3",
+        "--reason",
+        "r",
+        "--by",
+        "reconcile:x",
+    ]);
+    assert_eq!(output.code, Some(64));
+    assert!(output.stderr.contains("nothing was changed"));
+}
+
+#[test]
 fn it_did_not_happen_and_may_run_again() {
     // CLI-19, EFF-18
     let env = TestEnv::new();

@@ -12,7 +12,7 @@ use ctrlrun::plan::protocol::{
     Append, Ask, Captured, CouldNot, Done, End, Found, Handle, Input, Reason, Step, Stream,
 };
 use ctrlrun::plan::time::{Moment, Timestamp};
-use ctrlrun::plan::verdict::{ChildEnd, Exit, NotExecuted, Said};
+use ctrlrun::plan::verdict::{ChildEnd, Exit, Left, NotExecuted, Said};
 use uuid::Uuid;
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -211,7 +211,8 @@ fn exited(code: i32) -> Came {
     let end = ChildEnd {
         exit: Exit::Code(code),
         timed_out: false,
-        descendants_left: false,
+        ended_by_holder: false,
+        left: Left::Nothing,
         said: Said::nothing(),
     };
     let stdout = Captured { head: b"hi".to_vec(), tail: Vec::new(), bytes: 2, whole: true };

@@ -11,8 +11,8 @@ mod stepping;
 
 use ask::{LEASE, NOW, begin, outcome_id, settle};
 use ctrlrun::plan::effect::{
-    Ambiguated, Answer, Cause, Command, Event, Probe, ProbeAnswer, Record, Refusal, State, Verdict,
-    evolve,
+    Ambiguated, Answer, Cause, Command, Event, Holder, Probe, ProbeAnswer, Record, Refusal, State,
+    Verdict, evolve,
 };
 use ctrlrun::plan::expect::{Conflict, StreamState};
 use ctrlrun::plan::protocol::{Ask, Captured, End, Found, Input, Kept, Reason, Stream};
@@ -124,15 +124,25 @@ fn each_command_asks_for_the_event_that_it_must_know() {
     let renew = Command::Renew { holder, lease: LEASE };
     for (command, ask) in [
         (reserving(), Ask::Nothing),
-        (begin(holder), Ask::Began(1)),
+        (begin(holder), Ask::Nothing),
         (renew, Ask::Nothing),
-        (settle(holder, outcome_id(7), Verdict::Failed), Ask::Outcome(outcome_id(7))),
+        (settle(holder, outcome_id(7), Verdict::Failed), Ask::Nothing),
         (not_executed(1), Ask::LastChange),
         (reopen, Ask::LastChange),
         (Command::Contend, Ask::Nothing),
         (probed, Ask::Last),
     ] {
         assert_eq!(load(Machine::new(command).step(Input::Start)), ask);
+    }
+    // A begin and a settle ask only where the record is not as they left it.
+    let stranger = Holder { reservation_id: write_id(99), ..holder };
+    for (command, ask) in [
+        (begin(holder), Ask::Began(1)),
+        (settle(stranger, outcome_id(7), Verdict::Failed), Ask::Outcome(outcome_id(7))),
+    ] {
+        let mut machine = Machine::new(command);
+        let _ = load(machine.step(Input::Start));
+        assert_eq!(load(machine.loaded_once(found(Some(executing())))), ask);
     }
 }
 
@@ -187,6 +197,27 @@ fn a_lost_race_under_any_or_exists_decides_again_on_what_is_there_now() {
 }
 
 #[test]
+fn a_strangers_note_costs_the_holder_a_reload_and_not_the_reservation() {
+    // CMT-13: begin, renew and settle run as any, and who holds the record is decided anew.
+    let (reserved, executing) = (reserved(), executing());
+    let renew = Command::Renew { holder: holder(&executing), lease: LEASE };
+    let committed = settle(holder(&executing), outcome_id(1), Verdict::Committed);
+    let stranger = Holder { attempt: 9, reservation_id: write_id(0x9) };
+    for (command, record) in
+        [(begin(holder(&reserved)), reserved), (renew, executing.clone()), (committed, executing)]
+    {
+        let mut machine = Machine::new(command);
+        let first = machine.up_to_append(found(Some(record.clone())));
+        pause(machine.refused());
+        load(machine.step(Input::Paused));
+        let noted = run(Some(record), settle(stranger, outcome_id(9), Verdict::Failed));
+        let second = append(machine.loaded(found(Some(noted))));
+        assert_eq!(second.history[0].event, first.history[0].event);
+        assert_eq!(second.next.revision, first.next.revision + 1);
+    }
+}
+
+#[test]
 fn a_lost_race_under_new_or_a_revision_is_the_conflict_at_once() {
     // CMT-12: no pause, no second append.
     let reserved = found(Some(reserved()));
@@ -223,7 +254,7 @@ fn a_decision_about_a_revision_that_has_moved_is_never_made_about_another() {
 
 #[test]
 fn what_was_not_committed_is_the_very_same_append_again() {
-    // CMT-4, CMT-5
+    // CMT-3, CMT-4, CMT-5
     let mut machine = Machine::new(reserving());
     let first = machine.up_to_append(found(None));
     for _ in 0..3 {

@@ -178,6 +178,11 @@ fn by(args: &ResolveArgs) -> Result<String, CliError> {
             let message = "--by is empty: say who decides; nothing was changed";
             return Err(CliError::new(Kind::Usage, message));
         }
+        if by.starts_with("reconcile:") {
+            // The row tells a person's decision from a probe's by this (EFF-3).
+            let message = "--by reconcile:... is what a probe signs with; nothing was changed";
+            return Err(CliError::new(Kind::Usage, message));
+        }
         return Ok(by.to_owned());
     }
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());

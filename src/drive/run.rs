@@ -18,11 +18,11 @@ use crate::exec::{
     Sink, Stdin, Waited,
 };
 use crate::plan::attempt::{Attempt, Came, Do, Order, Report, Undelivered};
-use crate::plan::effect::{Event, Holder};
+use crate::plan::effect::{Answer, Event, Holder, Record};
 use crate::plan::key::idempotency_key;
 use crate::plan::protocol::{Captured, Done, Handle, Step};
 use crate::plan::time::Moment;
-use crate::plan::verdict::{self, Said};
+use crate::plan::verdict::{self, Left, Said};
 use crate::store::Store;
 use crate::store::stop::{self, Point};
 
@@ -54,6 +54,9 @@ pub struct Tools<'a> {
     pub spool: Option<&'a Spool>,
     /// Our signals, to be passed on to the child.
     pub signals: Option<&'a Signals>,
+    /// Is told once, while the child runs, that the record is no longer this attempt's own, and the
+    /// record that was found (EXE-9).
+    pub lost: &'a dyn Fn(Option<&Record>),
 }
 
 /// What came of an attempt, and of its child.
@@ -86,6 +89,7 @@ pub fn attempt(order: Order, command: &Command, tools: Tools<'_>) -> Ran {
             not_started: None,
             problems: Vec::new(),
             rests_at: None,
+            told_lost: false,
         }
         .perform()
     })
@@ -106,6 +110,7 @@ struct Performer<'scope, 'env> {
     problems: Vec<String>,
     /// When the store is told to rest, unless the child has ended by then.
     rests_at: Option<Moment>,
+    told_lost: bool,
 }
 
 /// A child that runs longer than this is not waited for with a connection held (PGS-5).
@@ -122,6 +127,7 @@ impl Performer<'_, '_> {
     fn perform(mut self) -> Ran {
         let mut came = Came::Call;
         loop {
+            self.tell_if_lost(&came);
             came = match self.machine.step(came, host::now()) {
                 Do::Store(step) => self.store(step),
                 Do::Start { holder, proven_failures, not_after } => {
@@ -147,6 +153,16 @@ impl Performer<'_, '_> {
         }
     }
 
+    /// At once, and not at the end: somebody may wait for this command for hours (EXE-9).
+    fn tell_if_lost(&mut self, came: &Came) {
+        if let Came::Renewed(Done::Answered(answered)) = came
+            && answered.answer == Answer::Lost
+            && !std::mem::replace(&mut self.told_lost, true)
+        {
+            (self.tools.lost)(answered.record.as_ref());
+        }
+    }
+
     fn store(&mut self, step: Step) -> Came {
         let point = stops(&step);
         let scratch = self.tools.store.identity().scratch;
@@ -159,14 +175,17 @@ impl Performer<'_, '_> {
             // The attempt never hands out the last step of a write.
             Performed::Over(_) => Box::new(crate::plan::protocol::Input::Paused),
         };
-        if let Some((_, after)) = point {
+        if let Some((_, Some(after))) = point {
             stop::here(after, scratch);
         }
         Came::Store(answer)
     }
 
     fn start(&mut self, holder: Holder, proven_failures: u64, not_after: Moment) -> Came {
-        let said = match OutcomeFile::create(self.command.outcome_dir.as_deref()) {
+        // Another user's runtime directory, or one that is full, is no reason not to run.
+        let made = OutcomeFile::create(self.command.outcome_dir.as_deref())
+            .or_else(|_| OutcomeFile::create(None));
+        let said = match made {
             Ok(said) => said,
             Err(error) => {
                 let detail = format!("could not be started: no outcome file can be made: {error}");
@@ -255,7 +274,10 @@ impl Performer<'_, '_> {
     }
 
     fn child_ended(&mut self, mut end: ChildEnd) -> Came {
-        let said = self.said.take().map_or_else(Said::nothing, |file| said(&file));
+        let mut said = self.said.take().map_or_else(Said::nothing, |file| said(&file));
+        if end.ended_by_us {
+            said.notes.push("ctrlrun ended it: its record was no longer its own".to_owned());
+        }
         let captures = self.command.capture.is_some();
         let stdout = captures.then(|| captured(std::mem::take(&mut end.stdout)));
         let stderr = captures.then(|| captured(std::mem::take(&mut end.stderr)));
@@ -267,7 +289,8 @@ impl Performer<'_, '_> {
         let seen = verdict::ChildEnd {
             exit,
             timed_out: end.timed_out,
-            descendants_left: end.descendants_unseen || !end.descendants_left.is_empty(),
+            ended_by_holder: end.ended_by_us,
+            left: left(&end),
             said,
         };
         self.problems.append(&mut end.problems);
@@ -319,15 +342,25 @@ impl Performer<'_, '_> {
     }
 }
 
-/// The stop points before and after a step of ours.
-fn stops(step: &Step) -> Option<(Point, Point)> {
+/// The stop points before and after a step of ours. What follows a begin has a point of its own.
+fn stops(step: &Step) -> Option<(Point, Option<Point>)> {
     let Step::Append { append, .. } = step else {
         return None;
     };
     match append.history.first().map(|row| &row.event) {
-        Some(Event::Reserved(_)) => Some((Point::BeforeReserve, Point::AfterReserve)),
-        Some(Event::Began(_)) => Some((Point::BeforeBegin, Point::BeforeBegin)),
+        Some(Event::Reserved(_)) => Some((Point::BeforeReserve, Some(Point::AfterReserve))),
+        Some(Event::Began(_)) => Some((Point::BeforeBegin, None)),
         _ => None,
+    }
+}
+
+fn left(end: &ChildEnd) -> Left {
+    if !end.descendants_left.is_empty() {
+        Left::Running(end.descendants_left.clone())
+    } else if end.descendants_unseen {
+        Left::Unseen
+    } else {
+        Left::Nothing
     }
 }
 

@@ -21,10 +21,23 @@ pub struct ChildEnd {
     pub exit: Exit,
     /// Our TERM was sent before its exit was seen.
     pub timed_out: bool,
-    /// Something it started is still alive.
-    pub descendants_left: bool,
+    /// The holder had lost its record, and its TERM was sent before the exit was seen (EXE-9).
+    pub ended_by_holder: bool,
+    /// What it started and left alive.
+    pub left: Left,
     /// What it said in its outcome file.
     pub said: Said,
+}
+
+/// What a child left alive (EXE-12). Nothing that is not seen is claimed to be dead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing.
+    Nothing,
+    /// Processes by these numbers.
+    Running(Vec<u32>),
+    /// Something, or it could not be found out.
+    Unseen,
 }
 
 /// What a child said of itself in its outcome file (EXE-5).
@@ -167,9 +180,10 @@ pub fn verdict(end: &ChildEnd, declared: &NotExecuted) -> (Verdict, Ending) {
         Exit::Code(code) => declared.has(code),
         Exit::Signal(_) | Exit::Unseen => false,
     };
-    let ambiguous =
-        |cause| Verdict::Ambiguous { cause, reaped: !end.timed_out && !end.descendants_left };
-    let by_exit = if end.timed_out {
+    let ambiguous = |cause| Verdict::Ambiguous { cause, reaped: reaped(end) };
+    // After our own TERM no exit proves anything: nobody knows how far it had come.
+    let our_term = end.timed_out || end.ended_by_holder;
+    let by_exit = if our_term {
         Cause::Timeout
     } else {
         match end.exit {
@@ -185,19 +199,24 @@ pub fn verdict(end: &ChildEnd, declared: &NotExecuted) -> (Verdict, Ending) {
             Some("it said committed, and its code is declared as not executed".to_owned()),
         ),
         Statement::Committed => (Verdict::Committed, Some("it said committed".to_owned())),
-        Statement::NotExecuted if succeeded && !end.timed_out => {
+        Statement::NotExecuted if succeeded && !our_term => {
             (ambiguous(Cause::Contradiction), Some("it said not-executed, and exited 0".to_owned()))
         }
         Statement::NotExecuted if by_exit == Cause::Exit && end.exit != Exit::Unseen => {
             (Verdict::Failed, Some("it said not-executed".to_owned()))
         }
         Statement::NotExecuted => (ambiguous(by_exit), Some("it said not-executed".to_owned())),
-        Statement::Nothing if end.timed_out => (ambiguous(Cause::Timeout), None),
+        Statement::Nothing if our_term => (ambiguous(Cause::Timeout), None),
         Statement::Nothing if succeeded => (Verdict::Committed, None),
         Statement::Nothing if is_declared => (Verdict::Failed, None),
         Statement::Nothing => (ambiguous(by_exit), None),
     };
     (word, ending(end, aside))
+}
+
+/// Whether the holder saw all of it end: the child by itself, and nothing left that it started.
+fn reaped(end: &ChildEnd) -> bool {
+    !end.timed_out && !end.ended_by_holder && end.left == Left::Nothing && end.exit != Exit::Unseen
 }
 
 fn ending(end: &ChildEnd, aside: Option<String>) -> Ending {
@@ -208,8 +227,18 @@ fn ending(end: &ChildEnd, aside: Option<String>) -> Ending {
     };
     if end.timed_out {
         detail = format!("timed out, then {detail}");
+    } else if end.ended_by_holder {
+        detail = format!("ended because its record was no longer its own, {detail}");
     }
-    for part in aside.into_iter().chain(end.said.notes.iter().cloned()) {
+    let left = match &end.left {
+        Left::Nothing => None,
+        Left::Running(pids) => {
+            let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+            Some(format!("it left running: pid {}", pids.join(", ")))
+        }
+        Left::Unseen => Some("it may have left something running".to_owned()),
+    };
+    for part in aside.into_iter().chain(left).chain(end.said.notes.iter().cloned()) {
         detail.push_str("; ");
         detail.push_str(&part);
     }
@@ -221,7 +250,13 @@ mod tests {
     use super::*;
 
     fn end(exit: Exit, timed_out: bool, said: &str) -> ChildEnd {
-        ChildEnd { exit, timed_out, descendants_left: false, said: Said::read(said.as_bytes()) }
+        ChildEnd {
+            exit,
+            timed_out,
+            ended_by_holder: false,
+            left: Left::Nothing,
+            said: Said::read(said.as_bytes()),
+        }
     }
 
     fn word(exit: Exit, timed_out: bool, said: &str) -> Verdict {
@@ -307,9 +342,30 @@ mod tests {
     fn a_doubt_with_something_left_alive_is_not_reaped() {
         // EFF-21
         let mut end = end(Exit::Code(1), false, "");
-        end.descendants_left = true;
-        let (word, _) = verdict(&end, &NotExecuted::default());
+        end.left = Left::Running(vec![7, 8]);
+        let (word, ending) = verdict(&end, &NotExecuted::default());
+        assert_eq!(ending.detail, "exited 1; it left running: pid 7, 8");
         assert_eq!(word, Verdict::Ambiguous { cause: Cause::Exit, reaped: false });
+    }
+
+    #[test]
+    fn a_child_that_its_holder_ended_proves_nothing_by_its_exit() {
+        // EXE-9
+        for exit in [Exit::Code(0), Exit::Code(6), Exit::Signal(15)] {
+            let mut end = end(exit, false, "");
+            end.ended_by_holder = true;
+            let (word, _) = verdict(&end, &NotExecuted::parse("6").unwrap());
+            assert_eq!(word, Verdict::Ambiguous { cause: Cause::Timeout, reaped: false });
+        }
+    }
+
+    #[test]
+    fn an_end_that_nobody_saw_proves_nothing() {
+        for said in ["", "not-executed\n"] {
+            let (word, _) = verdict(&end(Exit::Unseen, false, said), &NotExecuted::default());
+            assert_eq!(word, Verdict::Ambiguous { cause: Cause::Exit, reaped: false });
+        }
+        assert_eq!(word(Exit::Unseen, false, "committed\n"), Verdict::Committed);
     }
 
     #[test]

@@ -76,6 +76,20 @@ pub fn live(asked: &Asked, opened: &Opened, ran: &Ran) -> String {
     told.rsplit_once("nothing was run: ").map_or(told, |(_, what)| what).to_owned()
 }
 
+/// While the command runs: the record is no longer this attempt's own (EXE-9).
+#[must_use]
+pub fn lost(asked: &Asked, record: Option<&Record>) -> String {
+    let key = clean(asked.key.as_str());
+    let how = record.map_or("it is gone".to_owned(), |record| {
+        let state = crate::cli::render::state::name(record.state);
+        format!("attempt {} stands {state}", record.attempt)
+    });
+    format!(
+        "{key}: its record is no longer its own ({how}); what comes of the command is kept as a late \
+         outcome"
+    )
+}
+
 /// How the child ended, or why it was not started, in one line of safe text.
 #[must_use]
 pub fn ending(ran: &Ran) -> String {
@@ -128,25 +142,9 @@ fn settled(
             if let Some(record) = &ran.report.record {
                 error = error.hints(decide(record, &opened.place));
             }
-            error = left_alive(error, ran);
             declarable(error, args, cause, ending)
         }
     }
-}
-
-/// Descendants that are still there are named, and never claimed dead (EXE-12).
-fn left_alive(error: CliError, ran: &Ran) -> CliError {
-    let Some(child) = &ran.child else {
-        return error;
-    };
-    if !child.descendants_left.is_empty() {
-        let pids: Vec<String> = child.descendants_left.iter().map(u32::to_string).collect();
-        return error.fact(format!("still running, started by it: pid {}", pids.join(", ")));
-    }
-    if child.descendants_unseen {
-        return error.fact("something that it started may still be running");
-    }
-    error
 }
 
 /// How to say, next time, that this exit code proves something: where that can be true.

@@ -36,15 +36,30 @@ pub enum Standing {
 /// # Errors
 /// SQLite's, NOTADB for a file that is no database among them.
 pub fn standing(connection: &Connection) -> Result<Standing, Fault> {
-    let header = |name: &str| -> Result<i64, rusqlite::Error> {
-        connection.query_row(name, [], |row| row.get(0))
+    if let Standing::Ours(version) = header(connection)? {
+        return Ok(Standing::Ours(version));
+    }
+    if !connection.is_autocommit() {
+        return header(connection);
+    }
+    // The parts were read one by one, and somebody may be making the schema right now: half of it
+    // would look like another program's.
+    connection.execute_batch("BEGIN")?;
+    let standing = header(connection);
+    connection.execute_batch("ROLLBACK")?;
+    standing
+}
+
+fn header(connection: &Connection) -> Result<Standing, Fault> {
+    let number = |sql: &str| -> Result<i64, rusqlite::Error> {
+        connection.query_row(sql, [], |row| row.get(0))
     };
-    let application_id = header("PRAGMA application_id")?;
-    let version = header("PRAGMA user_version")?;
+    let application_id = number("PRAGMA application_id")?;
+    let version = number("PRAGMA user_version")?;
     if application_id == APPLICATION_ID {
         return Ok(Standing::Ours(version));
     }
-    let tables = header("SELECT count(*) FROM sqlite_schema")?;
+    let tables = number("SELECT count(*) FROM sqlite_schema")?;
     if (application_id, version, tables) == (0, 0, 0) {
         Ok(Standing::Empty)
     } else {
