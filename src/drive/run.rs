@@ -88,8 +88,8 @@ pub fn attempt(order: Order, command: &Command, tools: Tools<'_>) -> Ran {
             end: None,
             not_started: None,
             problems: Vec::new(),
-            rests_at: None,
             told_lost: false,
+            rests_at: None,
         }
         .perform()
     })
@@ -108,9 +108,9 @@ struct Performer<'scope, 'env> {
     end: Option<ChildEnd>,
     not_started: Option<NotStarted>,
     problems: Vec<String>,
+    told_lost: bool,
     /// When the store is told to rest, unless the child has ended by then.
     rests_at: Option<Moment>,
-    told_lost: bool,
 }
 
 /// A child that runs longer than this is not waited for with a connection held (PGS-5).

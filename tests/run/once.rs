@@ -125,6 +125,9 @@ fn who_holds_a_key_never_depends_on_host_pid_or_attempt_id(kind: Kind) {
     assert_eq!(at.marked(), ["1"]);
 }
 
+/// A disk that others use too may take seconds for one fsync.
+const PATIENT: [&str; 2] = ["--store-timeout", "60s"];
+
 #[test]
 fn runs_on_their_own_keys_never_meet_a_locked_database() {
     // Case 14; STO-3, STO-1
@@ -133,13 +136,14 @@ fn runs_on_their_own_keys_never_meet_a_locked_database() {
     thread::scope(|scope| {
         let handles: Vec<_> = (0..workers)
             .map(|worker| {
-                let mut prepared: Vec<_> =
-                    (0..runs).map(|run| at.run(&format!("k:{worker}:{run}"), &[], MARK)).collect();
+                let mut prepared: Vec<_> = (0..runs)
+                    .map(|run| at.run(&format!("k:{worker}:{run}"), &PATIENT, MARK))
+                    .collect();
                 scope.spawn(move || prepared.iter_mut().map(finish).collect::<Vec<_>>())
             })
             .collect();
         while handles.iter().any(|handle| !handle.is_finished()) {
-            let listed = at.ask(&["effects", "--json"]);
+            let listed = at.ask(&["effects", "--json", PATIENT[0], PATIENT[1]]);
             assert_eq!((listed.code, listed.stderr.as_str()), (Some(0), ""));
         }
         for handle in handles {

@@ -157,7 +157,8 @@ fn what_cannot_be_started_failed_and_may_run_again(kind: Kind) {
     fs::write(&plain, "neither a script nor a program").unwrap();
     let plain = plain.to_str().unwrap();
     let ends = |words: &[&str], key: &str| -> Output {
-        let end = finish(&mut at.run_words(key, &[], words));
+        // A directory in the PATH that may not be searched would make "not found" a "not permitted".
+        let end = finish(at.run_words(key, &[], words).env("PATH", "/usr/bin:/bin"));
         let (state, _, code, signal) = recorded(&at, key);
         assert_eq!((state.as_str(), code, signal), ("failed", Value::Null, Value::Null), "{end:?}");
         assert_eq!(at.types(key), ["reserved", "began", "failed"]);
