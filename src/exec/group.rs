@@ -2,9 +2,9 @@
 
 use std::{collections::HashSet, fs, os::fd::OwnedFd, time::Duration};
 
-use nix::unistd::{SysconfVar, sysconf};
+use nix::unistd::{SysconfVar, getsid, sysconf};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, getpid, getsid, kill_process, pidfd_open, pidfd_send_signal,
+    Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
 };
 
 use super::reap;
@@ -155,7 +155,8 @@ impl Family {
     /// Those of [`Self::descendants`] that are ended with the child: its own group, or, where it
     /// shares ours, our session (a shell's jobs have groups of their own). The rest has escaped.
     pub(super) fn within_reach(&self) -> Vec<Process> {
-        let session = getsid(None).map_or(0, Pid::as_raw_pid);
+        // 0 is a session whose leader is outside of our PID namespace. rustix has no such number.
+        let session = getsid(None).map_or(0, nix::unistd::Pid::as_raw);
         let mut seen = self.descendants().seen;
         seen.retain(|p| match self.own_group {
             Some(group) => p.group == group,
