@@ -102,3 +102,16 @@ fn what_its_caller_had_started_is_not_held_for_the_commands() {
     assert!(!end.stderr.contains(&helper.to_string()), "{end:?}");
     assert_eq!(at.history("k").pop().unwrap()["data"]["reaped"], true);
 }
+
+#[test]
+fn a_proc_of_other_processes_is_not_believed() {
+    // EXE-12. Without /proc of its own namespace every number there is another process's: once
+    // strangers were named as left by the command.
+    let at = Place::new(Kind::Sqlite);
+    let words: Vec<&str> = alone().into_iter().filter(|word| *word != "--mount-proc").collect();
+    let run = at.run("k", &[], "(sleep 1000 >/dev/null 2>&1 &); exit 5");
+    let end = ends(&mut behind(&words, &run));
+    assert_eq!(end.code, Some(5), "{end:?}");
+    assert!(!end.stderr.contains("pid "), "{end:?}");
+    assert_eq!(at.history("k").pop().unwrap()["data"]["reaped"], false);
+}
