@@ -96,6 +96,7 @@ impl Signals {
                 handle(signal, libc::SA_RESTART | libc::SA_SIGINFO)?;
             }
         }
+        origin::ignore_sigxfsz();
         // Only a wake-up: an orphan has ended and is to be collected.
         handle(libc::SIGCHLD, libc::SA_RESTART | libc::SA_SIGINFO | libc::SA_NOCLDSTOP)?;
         reap::adopt_strangers();

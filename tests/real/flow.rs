@@ -232,3 +232,51 @@ fn a_child_that_closes_its_streams_and_works_on_is_waited_for_in_peace() {
     assert_eq!(run.end().code, Some(0));
     assert!(used <= 5, "{used} ticks");
 }
+
+#[test]
+fn a_limit_on_the_size_of_files_ends_the_child_or_the_copy_and_never_the_record() {
+    // Case 42's neighbour; EXE-16, EXE-19. SIGXFSZ once ended ctrlrun, and the outcome was lost.
+    let at = Place::new(Kind::Sqlite);
+    let limited = "ulimit -f 1024; exec \"$@\"";
+    let log = || File::create(at.env.path("log")).unwrap();
+    let child = format!("seq 400000; {MARK}");
+    let mut run = behind(&["sh", "-c", limited, "sh"], &at.run("k", &[], &child));
+    let end = run.stdout(log()).output().unwrap();
+    let told = String::from_utf8_lossy(&end.stderr).into_owned();
+    assert_eq!((end.status.code(), at.marks(), at.state("k").as_str()), (Some(0), 1, "committed"));
+    assert!(told.contains("stdout") && told.lines().count() == 1, "{told}");
+    assert_eq!(at.show("k")["stdout_bytes"], 2_688_895);
+    // The child itself meets the limit as it would without us.
+    let mut run = behind(
+        &["sh", "-c", limited, "sh"],
+        &at.run("l", &["--capture", "none"], "exec seq 400000"),
+    );
+    let end = run.stdout(log()).output().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&end.status), Some(25), "{end:?}");
+    assert_eq!(at.show("l")["signal"], 25);
+}
+
+#[test]
+fn a_limit_on_descriptors_refuses_before_anything_runs_or_runs_it_whole() {
+    // EXE-2, EXE-19
+    let at = Place::new(Kind::Sqlite);
+    let mut ran = 0;
+    // From what a loader needs, up to more than a run does.
+    for limit in 5..32 {
+        let line = format!("ulimit -n {limit}; exec \"$@\"");
+        let key = format!("n:{limit}");
+        let end = ends(&mut behind(&["sh", "-c", &line, "sh"], &at.run(&key, &[], MARK)));
+        if end.code == Some(0) {
+            ran += 1;
+            assert_eq!(at.state(&key), "committed", "{limit}: {end:?}");
+        } else {
+            let told = ["nothing was run", "could not be started"]
+                .iter()
+                .any(|words| end.stderr.contains(words));
+            assert!(told && !end.stderr.contains("panicked"), "{limit}: {end:?}");
+            assert!(["", "failed"].contains(&at.state(&key).as_str()), "{limit}: {end:?}");
+        }
+        assert_eq!(at.marks(), ran, "{limit}: {end:?}");
+    }
+    assert!((1..27).contains(&ran), "no limit was met: {ran}");
+}
