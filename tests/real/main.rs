@@ -14,6 +14,7 @@
 //! | `around` | programs that run ctrlrun, and commands that do odd things |
 //! | `advice` | warnings |
 #![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails"))]
+#[expect(unused, reason = "one kind of store is enough here, and some of its helpers")]
 #[path = "../common/run.rs"]
 mod at;
 #[path = "../common/mod.rs"]

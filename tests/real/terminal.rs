@@ -250,3 +250,37 @@ fn a_time_out_on_a_terminal_ends_the_tree_and_names_who_left() {
     assert_eq!((&shown["state"], &shown["cause"]), (&"ambiguous".into(), &"timeout".into()));
     assert_eq!(at.history("k").pop().unwrap()["data"]["reaped"], false);
 }
+
+#[test]
+fn a_terminal_that_was_stopped_by_its_user_holds_up_the_output_and_not_the_record() {
+    // Case 7; EXE-15, EXE-16: ^S, and ^Q after.
+    let at = Place::new(Kind::Sqlite);
+    let child = format!("echo be\"\"gun; {MARK} {} echo en\"\"ded", crate::at::HOLD);
+    let mut session = Session::start(&at.run("k", &[], &child));
+    session.shows("begun");
+    session.types("\x13");
+    at.go();
+    session.sees("it is recorded", || at.state("k") == "committed");
+    assert!(!session.text().contains("ended"), "{}", session.text());
+    session.types("\x11");
+    session.shows("ended");
+    assert_eq!(session.end().code, Some(0));
+}
+
+#[test]
+fn on_a_terminal_a_signal_to_the_whole_group_reaches_the_child() {
+    // Case 25; EXE-13: `kill %1`. It has it by itself; nothing tells ctrlrun that it has, so it may
+    // come once more.
+    let at = Place::new(Kind::Sqlite);
+    let mut session = Session::start(&at.run("k", &[], &counting("TERM USR1")));
+    number_in(&at.env.path("up"));
+    let pid = nix::unistd::Pid::from_raw(session.pid());
+    nix::sys::signal::killpg(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    session.sees("it was told", || !lines(&at, "got").is_empty());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGUSR1).unwrap();
+    session.sees("it was told", || lines(&at, "got").contains(&"USR1".to_owned()));
+    stop(&at);
+    assert_eq!(session.end().code, Some(7));
+    let got = lines(&at, "got");
+    assert!(got == ["TERM", "USR1"] || got == ["TERM", "TERM", "USR1"], "{got:?}");
+}
