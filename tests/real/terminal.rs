@@ -282,5 +282,6 @@ fn on_a_terminal_a_signal_to_the_whole_group_reaches_the_child() {
     stop(&at);
     assert_eq!(session.end().code, Some(7));
     let got = lines(&at, "got");
-    assert!(got == ["TERM", "USR1"] || got == ["TERM", "TERM", "USR1"], "{got:?}");
+    let count = |name: &str| got.iter().filter(|line| *line == name).count();
+    assert!((1..=2).contains(&count("TERM")) && count("USR1") == 1, "{got:?}");
 }
