@@ -159,7 +159,8 @@ fn write_row(connection: &Connection, append: &Append, row: &Row) -> Result<usiz
     let (write_id, reservation_id) =
         (&row.write_id.as_bytes()[..], &row.reservation_id.as_bytes()[..]);
     let Some(found) = &append.found else {
-        let mut insert = connection.prepare_cached(INSERT)?;
+        // Once in a run: not kept, since what is kept is prepared without the fast allocator.
+        let mut insert = connection.prepare(INSERT)?;
         return Ok(insert.execute(params![
             row.effect_key,
             row.record_version,
