@@ -259,7 +259,9 @@ impl Server {
     fn keep(&mut self, postmaster: u32) {
         let script = format!(
             "trap '' INT HUP TERM; read -r never; kill -9 {postmaster}; \
-             while kill -0 {postmaster} 2>&-; do sleep 0.1; done; sleep 1; rm -rf '{}'",
+             while kill -0 {postmaster} 2>&-; do sleep 0.1; done; sleep 1; \
+             segment=$(sed -n '7s/.* //p' '{0}/data/postmaster.pid'); \
+             [ -z \"$segment\" ] || ipcrm -m \"$segment\"; rm -rf '{0}'",
             self.folder.path().display()
         );
         let mut command = Command::new("/bin/sh");
