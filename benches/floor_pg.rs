@@ -11,7 +11,9 @@ use std::process::{Command, ExitCode};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use data_encoding::HEXLOWER;
+use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::config::{Config, Host};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// Microseconds: the leases of a reserve and of a begin (EXE-7).
@@ -108,7 +110,15 @@ fn run(url: &str, key: &str, program: &OsString, args: &[OsString]) -> Result<u8
 /// Connects, and checks that the server keeps what it commits.
 fn open(runtime: &Runtime, url: &str) -> Result<Client, Box<dyn Error>> {
     runtime.block_on(async {
-        let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+        let config: Config = url.parse()?;
+        let (Some(Host::Tcp(host)), Some(port)) =
+            (config.get_hosts().first(), config.get_ports().first())
+        else {
+            return Err("postgres://USER@ADDRESS:PORT/DATABASE".into());
+        };
+        let stream = TcpStream::connect((host.as_str(), *port)).await?;
+        stream.set_nodelay(true)?;
+        let (client, connection) = config.connect_raw(stream, NoTls).await?;
         drop(tokio::spawn(connection));
         let answer = client.simple_query(EXAMINE).await?;
         let row = answer.iter().find_map(|message| match message {

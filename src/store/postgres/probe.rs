@@ -115,9 +115,8 @@ impl Bench<'_> {
     fn rows(&self, link: &Link, sql: &str) -> Result<u64, LinkError> {
         let sql = sql.replace(":t", &self.table);
         let answer = link.run(self.within, async |client| client.simple_query(&sql).await)?;
-        let count = |message: &SimpleQueryMessage| match message {
-            SimpleQueryMessage::CommandComplete(rows) => Some(*rows),
-            _ => None,
+        let count = |message: &SimpleQueryMessage| {
+            if let SimpleQueryMessage::CommandComplete(rows) = message { Some(*rows) } else { None }
         };
         answer.iter().rev().find_map(count).ok_or_else(|| LinkError::Odd("no tag".to_owned()))
     }
@@ -131,9 +130,12 @@ impl Bench<'_> {
         let sql = format!("SELECT v FROM {} WHERE k = 'k'", self.table);
         let answer = link.run(self.within, async |client| client.simple_query(&sql).await);
         let answer = answer.map_err(|error| format!("{sql}: {error}"))?;
-        Ok(answer.iter().find_map(|message| match message {
-            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-            _ => None,
+        Ok(answer.iter().find_map(|message| {
+            if let SimpleQueryMessage::Row(row) = message {
+                row.get(0).map(str::to_owned)
+            } else {
+                None
+            }
         }))
     }
 
