@@ -15,6 +15,7 @@
 //! | [`parsing`] | what is told of a command line that cannot be meant |
 mod access;
 mod bare;
+mod doctor;
 mod effects;
 mod error;
 mod help;
@@ -116,6 +117,7 @@ enum Command {
     Output(output::OutputArgs),
     Resolve(resolve::ResolveArgs),
     Init(init::InitArgs),
+    Doctor(doctor::DoctorArgs),
     Help(help::HelpArgs),
 }
 
@@ -196,6 +198,7 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::Output(args)) => output::output(&args, global),
         Some(Command::Resolve(args)) => resolve::resolve(&args, global),
         Some(Command::Init(args)) => init::init(&args, global),
+        Some(Command::Doctor(args)) => doctor::doctor(&args, global),
         Some(Command::Help(args)) => help::help(&args),
     }
 }
