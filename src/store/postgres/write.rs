@@ -17,9 +17,10 @@ use super::link::{Committed, Link};
 use super::read::Param;
 use super::schema::{self, Names, VERSION};
 use super::transaction::{Deadline, MARK, begin, both, roll_back};
+use crate::plan::protocol::Kept;
 use crate::store::columns::{Columns, miscounted, time_over};
-use crate::store::row::{Malformed, integer, stream_name};
-use crate::store::{Append, BeforeCommit, CouldNot, Reason};
+use crate::store::row::{EventRow, Malformed, integer, stream_name};
+use crate::store::{Append, BeforeCommit, Captured, CouldNot, Reason};
 
 /// How a try ended, on this link.
 pub enum Try {
@@ -55,7 +56,7 @@ const INSERT: &str = "INSERT INTO :schema.effects(
     exit_code, signal, detail, resolved_by, reason, proven_failures, run_id, created_at, updated_at)
   SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
     $21, $22, $23, $24, $25, $26
-  FROM store WHERE fits AND attempt_floor = $43
+  FROM store WHERE fits AND attempt_floor = $30
   ON CONFLICT (effect_key) DO NOTHING";
 
 const UPDATE: &str = "UPDATE :schema.effects SET
@@ -64,34 +65,42 @@ const UPDATE: &str = "UPDATE :schema.effects SET
     lease_expires_at = $13, cause = $14, reaped = $15, in_doubt = $16, doubted = $17,
     exit_code = $18, signal = $19, detail = $20, resolved_by = $21, reason = $22,
     proven_failures = $23, run_id = $24, created_at = $25, updated_at = $26
-  WHERE effect_key = $1 AND record_version = $43 AND write_id = $44 AND (SELECT fits FROM store)";
+  WHERE effect_key = $1 AND record_version = $30 AND write_id = $31 AND (SELECT fits FROM store)";
 
 /// `:row` is one of the two above. History and outputs come from it: where no row was written there
-/// is nothing to join them with (HIS-3). The answer counts all three.
+/// is nothing to join them with (HIS-3). The answer counts all three. A new connection has to learn of
+/// everything that a statement mentions, so it mentions no more than is written.
 const WRITE: &str = "WITH store AS (
     SELECT schema_version, store_id, attempt_floor,
-      schema_version = $40 AND store_id = $41 AND :marked AS fits
+      schema_version = $27 AND store_id = $28 AND :marked AS fits
     FROM :schema.store),
-  written AS (:row RETURNING 1),
+  written AS (:row RETURNING 1):events:outputs
+  SELECT s.schema_version, s.store_id, :marked,
+    pg_catalog.current_setting('synchronous_commit'), (SELECT pg_catalog.count(*) FROM written),
+    :of_events, :of_outputs, :origin
+  FROM store s";
+
+const EVENTS: &str = ",
   events AS (
     INSERT INTO :schema.history(
       effect_key, revision, write_id, outcome_id, type, attempt, recorded_at, data)
-    SELECT $1, e.* FROM written, ROWS FROM (pg_catalog.unnest($27), pg_catalog.unnest($28),
-      pg_catalog.unnest($29), pg_catalog.unnest($30), pg_catalog.unnest($31),
-      pg_catalog.unnest($32), pg_catalog.unnest($33)) e
-    RETURNING 1),
+    SELECT $1, e.* FROM written, (VALUES :values) e
+    RETURNING 1)";
+
+const OUTPUTS: &str = ",
   outputs AS (
     INSERT INTO :schema.output(effect_key, stream, attempt, bytes, whole, head, tail)
-    SELECT $1, o.* FROM written, ROWS FROM (pg_catalog.unnest($34), pg_catalog.unnest($35),
-      pg_catalog.unnest($36), pg_catalog.unnest($37), pg_catalog.unnest($38),
-      pg_catalog.unnest($39)) o
+    SELECT $1, o.* FROM written, (VALUES :values) o
     ON CONFLICT (effect_key, attempt, stream) DO UPDATE SET bytes = excluded.bytes,
       whole = excluded.whole, head = excluded.head, tail = excluded.tail
-    RETURNING 1)
-  SELECT s.schema_version, s.store_id, :marked,
-    pg_catalog.current_setting('synchronous_commit'), (SELECT pg_catalog.count(*) FROM written),
-    (SELECT pg_catalog.count(*) FROM events), (SELECT pg_catalog.count(*) FROM outputs), :origin
-  FROM store s";
+    RETURNING 1)";
+
+/// The parameters of a row, its condition included: with a write_id in it for an UPDATE.
+const OF_INSERT: usize = 30;
+const OF_UPDATE: usize = 31;
+/// The columns of an event and of an output, but for the key.
+const OF_EVENT: usize = 7;
+const OF_OUTPUT: usize = 6;
 
 /// Tries `append` once; also where it was written, as far as that is known. After
 /// [`Try::Aborted`] and [`Try::Unknown`] the link is not to be used any more.
@@ -190,11 +199,41 @@ fn write(
 }
 
 fn statement(append: &Append, writing: &Writing<'_>) -> String {
-    let row = if append.found.is_some() { UPDATE } else { INSERT };
+    let (row, before) = match append.found {
+        Some(_) => (UPDATE, OF_UPDATE),
+        None => (INSERT, OF_INSERT),
+    };
+    let events = append.history.len();
+    let part = |text: &str, before: usize, columns: usize, rows: usize| match rows {
+        0 => String::new(),
+        rows => text.replace(":values", &numbered(before, columns, rows)),
+    };
+    let counted = |name: &str, rows: usize| match rows {
+        0 => "0::bigint".to_owned(),
+        _ => format!("(SELECT pg_catalog.count(*) FROM {name})"),
+    };
     let origin = if writing.tells_origin { ORIGIN_COLUMNS } else { NO_ORIGIN_COLUMNS };
-    let marked = format!("pg_catalog.current_setting('{MARK}', true) = $42");
-    let sql = WRITE.replace(":row", row).replace(":origin", origin).replace(":marked", &marked);
+    let marked = format!("pg_catalog.current_setting('{MARK}', true) = $29");
+    let outputs_after = before + events * OF_EVENT;
+    let sql = WRITE
+        .replace(":events", &part(EVENTS, before, OF_EVENT, events))
+        .replace(":outputs", &part(OUTPUTS, outputs_after, OF_OUTPUT, append.outputs.len()))
+        .replace(":of_events", &counted("events", events))
+        .replace(":of_outputs", &counted("outputs", append.outputs.len()))
+        .replace(":row", row)
+        .replace(":origin", origin)
+        .replace(":marked", &marked);
     writing.names.fill(&sql)
+}
+
+/// `($32, $33), ($34, $35)`: so many rows of so many columns, behind the first `before` parameters.
+fn numbered(before: usize, columns: usize, rows: usize) -> String {
+    let row = |row: usize| {
+        let first = before + row * columns + 1;
+        let numbers: Vec<String> = (first..first + columns).map(|at| format!("${at}")).collect();
+        format!("({})", numbers.join(", "))
+    };
+    (0..rows).map(row).collect::<Vec<_>>().join(", ")
 }
 
 /// The values that have to be put together before they can be referred to.
@@ -203,29 +242,21 @@ struct Values<'a> {
     store_id: &'a [u8],
     condition: i64,
     write_id: Option<&'a [u8]>,
-    events: Events<'a>,
-    outputs: Outputs<'a>,
+    events: Vec<Event<'a>>,
+    outputs: Vec<Output<'a>>,
 }
 
-#[derive(Default)]
-struct Events<'a> {
-    revisions: Vec<i64>,
-    write_ids: Vec<&'a [u8]>,
-    outcome_ids: Vec<Option<&'a [u8]>>,
-    kinds: Vec<&'a str>,
-    attempts: Vec<i64>,
-    times: Vec<i64>,
-    data: Vec<&'a str>,
+struct Event<'a> {
+    row: &'a EventRow,
+    write_id: &'a [u8],
+    outcome_id: Option<&'a [u8]>,
 }
 
-#[derive(Default)]
-struct Outputs<'a> {
-    streams: Vec<&'static str>,
-    attempts: Vec<i64>,
-    bytes: Vec<i64>,
-    whole: Vec<bool>,
-    heads: Vec<&'a [u8]>,
-    tails: Vec<&'a [u8]>,
+struct Output<'a> {
+    stream: &'static str,
+    attempt: i64,
+    bytes: i64,
+    captured: &'a Captured,
 }
 
 impl<'a> Values<'a> {
@@ -234,25 +265,19 @@ impl<'a> Values<'a> {
         columns: &'a Columns,
         writing: &'a Writing<'_>,
     ) -> Result<Self, Malformed> {
-        let mut events = Events::default();
-        for event in &columns.events {
-            events.revisions.push(event.revision);
-            events.write_ids.push(event.write_id.as_bytes());
-            events.outcome_ids.push(event.outcome_id.as_ref().map(|id| &id.as_bytes()[..]));
-            events.kinds.push(&event.kind);
-            events.attempts.push(event.attempt);
-            events.times.push(event.recorded_at);
-            events.data.push(&event.data);
-        }
-        let mut outputs = Outputs::default();
-        for kept in &append.outputs {
-            outputs.streams.push(stream_name(kept.stream));
-            outputs.attempts.push(integer("attempt", kept.attempt)?);
-            outputs.bytes.push(integer("bytes", kept.captured.bytes)?);
-            outputs.whole.push(kept.captured.whole);
-            outputs.heads.push(&kept.captured.head);
-            outputs.tails.push(&kept.captured.tail);
-        }
+        let event = |row: &'a EventRow| Event {
+            row,
+            write_id: row.write_id.as_bytes(),
+            outcome_id: row.outcome_id.as_ref().map(|id| &id.as_bytes()[..]),
+        };
+        let output = |kept: &'a Kept| -> Result<Output<'a>, Malformed> {
+            Ok(Output {
+                stream: stream_name(kept.stream),
+                attempt: integer("attempt", kept.attempt)?,
+                bytes: integer("bytes", kept.captured.bytes)?,
+                captured: &kept.captured,
+            })
+        };
         let row = &columns.row;
         Ok(Self {
             ids: [row.write_id.as_bytes(), row.reservation_id.as_bytes(), &row.fingerprint],
@@ -262,14 +287,13 @@ impl<'a> Values<'a> {
                 Some(found) => integer("record_version", found.revision)?,
             },
             write_id: append.found.as_ref().map(|found| &found.write_id.0.as_bytes()[..]),
-            events,
-            outputs,
+            events: columns.events.iter().map(event).collect(),
+            outputs: append.outputs.iter().map(output).collect::<Result<_, _>>()?,
         })
     }
 
     fn params<'b>(&'b self, columns: &'b Columns, mark: &'b String) -> Vec<Param<'b>> {
         let row = &columns.row;
-        let (events, outputs) = (&self.events, &self.outputs);
         let mut params: Vec<Param<'b>> = vec![
             (&row.effect_key, Type::TEXT),
             (&row.record_version, Type::INT8),
@@ -297,19 +321,6 @@ impl<'a> Values<'a> {
             (&row.run_id, Type::TEXT),
             (&row.created_at, Type::INT8),
             (&row.updated_at, Type::INT8),
-            (&events.revisions, Type::INT8_ARRAY),
-            (&events.write_ids, Type::BYTEA_ARRAY),
-            (&events.outcome_ids, Type::BYTEA_ARRAY),
-            (&events.kinds, Type::TEXT_ARRAY),
-            (&events.attempts, Type::INT8_ARRAY),
-            (&events.times, Type::INT8_ARRAY),
-            (&events.data, Type::TEXT_ARRAY),
-            (&outputs.streams, Type::TEXT_ARRAY),
-            (&outputs.attempts, Type::INT8_ARRAY),
-            (&outputs.bytes, Type::INT8_ARRAY),
-            (&outputs.whole, Type::BOOL_ARRAY),
-            (&outputs.heads, Type::BYTEA_ARRAY),
-            (&outputs.tails, Type::BYTEA_ARRAY),
             (&VERSION, Type::INT8),
             (&self.store_id, Type::BYTEA),
             (mark, Type::TEXT),
@@ -317,6 +328,29 @@ impl<'a> Values<'a> {
         ];
         if let Some(write_id) = &self.write_id {
             params.push((write_id as &(dyn ToSql + Sync), Type::BYTEA));
+        }
+        for event in &self.events {
+            let of_event: [Param<'b>; OF_EVENT] = [
+                (&event.row.revision, Type::INT8),
+                (&event.write_id, Type::BYTEA),
+                (&event.outcome_id, Type::BYTEA),
+                (&event.row.kind, Type::TEXT),
+                (&event.row.attempt, Type::INT8),
+                (&event.row.recorded_at, Type::INT8),
+                (&event.row.data, Type::TEXT),
+            ];
+            params.extend(of_event);
+        }
+        for output in &self.outputs {
+            let of_output: [Param<'b>; OF_OUTPUT] = [
+                (&output.stream, Type::TEXT),
+                (&output.attempt, Type::INT8),
+                (&output.bytes, Type::INT8),
+                (&output.captured.whole, Type::BOOL),
+                (&output.captured.head, Type::BYTEA),
+                (&output.captured.tail, Type::BYTEA),
+            ];
+            params.extend(of_output);
         }
         params
     }
