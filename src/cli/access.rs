@@ -176,7 +176,9 @@ pub fn open(global: &Global, place: Place, mode: Mode, deed: Deed) -> Result<Ope
             for warning in &opened.warnings {
                 global.note(&format!("warning: {}", clean(warning)));
             }
-            Ok(Opened { store: opened.store, created: opened.created, place, within, deed })
+            // Of a scratch store only: verify's workers meet their faults there (VER-5).
+            let store = crate::verify::rig::of_process(opened.store);
+            Ok(Opened { store, created: opened.created, place, within, deed })
         }
         Err(error) if error.reason == Reason::Missing => Err(missing(&place, deed)),
         Err(error) => Err(CliError::could_not(&error, &place, deed)),

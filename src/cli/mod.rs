@@ -31,6 +31,7 @@ mod show;
 mod spooled;
 mod terminal;
 mod values;
+mod verify;
 mod which;
 
 use std::ffi::OsString;
@@ -115,7 +116,11 @@ enum Command {
     Output(output::OutputArgs),
     Resolve(resolve::ResolveArgs),
     Init(init::InitArgs),
+    Verify(verify::VerifyArgs),
     Help(help::HelpArgs),
+    /// What verify's workers run
+    #[command(name = "__execute", hide = true)]
+    Execute(crate::verify::execute::ExecuteArgs),
 }
 
 /// The whole command line; returns the exit status.
@@ -154,7 +159,11 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::Output(args)) => output::output(&args, global),
         Some(Command::Resolve(args)) => resolve::resolve(&args, global),
         Some(Command::Init(args)) => init::init(&args, global),
+        Some(Command::Verify(args)) => verify::verify(&args, global),
         Some(Command::Help(args)) => help::help(&args),
+        Some(Command::Execute(args)) => crate::verify::execute::execute(&args)
+            .map(Exit)
+            .map_err(|error| CliError::new(error::Kind::Internal, "__execute").because(&error)),
     }
 }
 
