@@ -266,10 +266,9 @@ impl Broken {
             (Break::LapsedFreed, _) if record.is_lapsed(now) && !own => record.state = own_word,
             (Break::LiveFreed, _) if in_progress && !own => record.state = own_word,
             (Break::CommittedFreed, State::Committed { .. }) if !own => record.state = own_word,
-            (
-                Break::DecisionAsWord,
-                State::Failed { by: FailedBy::Person | FailedBy::Probe },
-            ) => record.state = own_word,
+            (Break::DecisionAsWord, State::Failed { by: FailedBy::Person | FailedBy::Probe }) => {
+                record.state = own_word
+            }
             (Break::ReapedAlways, State::Ambiguous { .. }) => {
                 record.state = State::Ambiguous { cause: Cause::Exit, reaped: true };
                 record.in_doubt = false;

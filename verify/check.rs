@@ -151,9 +151,7 @@ fn executions(evidence: &Evidence) -> Vec<String> {
         if !events().any(|row| matches!(row.event, Event::Began(_))) {
             wrong.push(format!("attempt {attempt} ran and had not begun (EXE-1)"));
         }
-        let never = |event: &Event| {
-            matches!(event, Event::Failed(failed) if failed.by == FailedBy::NeverStarted)
-        };
+        let never = |event: &Event| matches!(event, Event::Failed(failed) if failed.by == FailedBy::NeverStarted);
         if events().any(|row| never(&row.event)) {
             wrong.push(format!("attempt {attempt} ran, and is recorded as never started"));
         }

@@ -1,6 +1,6 @@
 //! G8: a COMMIT that was lost and did not land is written again, once; also where the first lands
 //! after all, behind the first re-read. What failed before its COMMIT is simply tried again.
-use super::lab::{Halt, Lab};
+use super::lab::{Halt, Lab, exit};
 
 /// Workload and claims.
 pub fn show<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
@@ -11,7 +11,14 @@ pub fn show<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
         once(lab, &format!("{step}-late"), &format!("append:{at}:late"))?;
         once(lab, &format!("{step}-busy"), &format!("append:{at}-{}:busy", at + 3))?;
     }
-    Ok(())
+    // A second try that matches nothing, although what it expects is there: the store does not do
+    // what it says. Only the re-read behind the second try sees that (CMT-11).
+    let key = lab.key("swallowed")?;
+    let mut worker = lab.run(&key).rigged("append:1:lose-request;append:2:refuse").start()?;
+    let ended = worker.end()?;
+    lab.window("swallowed", lab.fell(&worker));
+    lab.ended(&key, &ended, &[exit::INTEGRITY]);
+    lab.executions(&key, 0)
 }
 
 fn once<'a>(lab: &'a Lab<'a>, name: &str, faults: &str) -> Result<(), Halt> {

@@ -10,13 +10,18 @@ use super::lab::{Halt, Lab, exit, together};
 
 /// Workload and claims.
 pub fn show<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
-    together(lab, &[
-        one_attempt_id,
-        another_reservation,
-        |lab| overslept(lab, &lab.key("overslept-write")?, "append:2:stop"),
-        |lab| overslept(lab, &lab.key("overslept-reread")?, "append:2:lose-request;reread:1:stop"),
-        conformance,
-    ])
+    together(
+        lab,
+        &[
+            one_attempt_id,
+            another_reservation,
+            |lab| overslept(lab, &lab.key("overslept-write")?, "append:2:stop"),
+            |lab| {
+                overslept(lab, &lab.key("overslept-reread")?, "append:2:lose-request;reread:1:stop")
+            },
+            conformance,
+        ],
+    )
 }
 
 /// Many processes with one attempt id, at the same instant.
@@ -113,8 +118,10 @@ fn forgotten<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
 fn conformance<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     // Before anything is forgotten: that moves the floor from which new keys are numbered, and a
     // check which writes by itself does not look again.
+    // In the self-test the processes alone must find what is wrong.
+    let checks = if lab.bench.is_broken() { Vec::new() } else { suite() };
     let store = lab.rigged_store()?;
-    for (name, check) in suite() {
+    for (name, check) in checks {
         if let Err(why) = check(store.as_ref()) {
             lab.violated(format!("conformance, {name}: {why}"));
         }

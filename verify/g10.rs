@@ -27,8 +27,7 @@ const fn case(
 }
 
 const DECLARED: &[&str] = &["--not-executed", "7,137"];
-const TIMED: &[&str] =
-    &["--timeout", "500ms", "--kill-after", "2s", "--not-executed", "7", "-q"];
+const TIMED: &[&str] = &["--timeout", "500ms", "--kill-after", "2s", "--not-executed", "7", "-q"];
 
 const CASES: [Case; 13] = [
     case("exit 0", DECLARED, &["--exit", "0"], 0, "committed"),
@@ -40,8 +39,20 @@ const CASES: [Case; 13] = [
     case("signal 15", &[], &["--signal", "15"], -15, "ambiguous"),
     case("said committed", &[], &["--say", "committed", "--exit", "1"], 0, "committed"),
     case("said not executed", &[], &["--say", "not-executed", "--exit", "1"], 1, "failed"),
-    case("both said", &[], &["--say", "committed", "--say", "not-executed", "--exit", "1"], 1, "ambiguous"),
-    case("committed, and declared", DECLARED, &["--say", "committed", "--exit", "7"], 7, "ambiguous"),
+    case(
+        "both said",
+        &[],
+        &["--say", "committed", "--say", "not-executed", "--exit", "1"],
+        1,
+        "ambiguous",
+    ),
+    case(
+        "committed, and declared",
+        DECLARED,
+        &["--say", "committed", "--exit", "7"],
+        7,
+        "ambiguous",
+    ),
     case("not executed, and exit 0", &[], &["--say", "not-executed"], exit::AMBIGUOUS, "ambiguous"),
     case("timed out", TIMED, &["--linger", "20000"], 124, "ambiguous"),
 ];

@@ -10,15 +10,18 @@ use super::worker::broke;
 
 /// Workload and claims.
 pub fn show<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
-    together(lab, &[
-        |lab| away(lab, &lab.key("away")?, "append:3-:fail", "executing"),
-        // The outcome has landed, and its holder could not know.
-        |lab| {
-            let faults = "append:3:lose-answer;append:4-:fail;reread:1-:fail";
-            away(lab, &lab.key("landed-unseen")?, faults, "committed")
-        },
-        back_in_time,
-    ])
+    together(
+        lab,
+        &[
+            |lab| away(lab, &lab.key("away")?, "append:3-:fail", "executing"),
+            // The outcome has landed, and its holder could not know.
+            |lab| {
+                let faults = "append:3:lose-answer;append:4-:fail;reread:1-:fail";
+                away(lab, &lab.key("landed-unseen")?, faults, "committed")
+            },
+            back_in_time,
+        ],
+    )
 }
 
 /// The store goes away and does not come back for this process.

@@ -12,8 +12,7 @@ pub fn show<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
 
 /// A holder that was stopped while its command ran, until a person decided that it had not run.
 fn overslept<'a>(lab: &'a Lab<'a>, key: &Key) -> Result<Worker<'a>, Halt> {
-    let mut holder =
-        lab.run(key).with(["--lease", "2s"]).stopping_at(Point::Running).start()?;
+    let mut holder = lab.run(key).with(["--lease", "2s"]).stopping_at(Point::Running).start()?;
     let halted = holder.halted()?;
     lab.window(format!("{key}: the holder was stopped"), halted);
     lab.until_ran(key, 1)?;

@@ -30,6 +30,8 @@ pub mod exit {
     pub const MISMATCH: i32 = 65;
     /// The store could not be used, or a commit stayed unknown: nothing was run.
     pub const STORE: i32 = 69;
+    /// The store contradicts itself.
+    pub const INTEGRITY: i32 = 70;
     /// Committed already.
     pub const COMMITTED: i32 = 73;
     /// It ran, and its outcome is not recorded as its own.
@@ -140,8 +142,11 @@ impl<'a> Lab<'a> {
     pub fn run_as(&'a self, key: &Key, attempt_id: &str) -> Job<'a> {
         let binary = self.bench.binary().as_os_str().to_owned();
         let ledger = self.directory.join("ledger").into_os_string();
-        self.tool(["run", "-n", "--attempt-id", attempt_id, "--key", key.as_str()])
-            .running([binary, "__execute".into(), ledger])
+        self.tool(["run", "-n", "--attempt-id", attempt_id, "--key", key.as_str()]).running([
+            binary,
+            "__execute".into(),
+            ledger,
+        ])
     }
 
     /// Another command.
@@ -447,8 +452,7 @@ pub type Part = for<'a> fn(&'a Lab<'a>) -> Result<(), Halt>;
 /// [`Halt`].
 pub fn together(lab: &Lab<'_>, parts: &[Part]) -> Result<(), Halt> {
     std::thread::scope(|scope| {
-        let running: Vec<_> =
-            parts.iter().map(|part| scope.spawn(move || part(lab))).collect();
+        let running: Vec<_> = parts.iter().map(|part| scope.spawn(move || part(lab))).collect();
         let mut all = Ok(());
         for part in running {
             let ended = part.join().unwrap_or_else(|_| Err(Halt::Broke("a part panicked".into())));

@@ -163,8 +163,7 @@ fn all(
     tell: &(dyn Fn(Progress<'_>) + Send + Sync),
 ) -> Result<Vec<Line>, Trouble> {
     let last = |guarantee: &&&'static Guarantee| matches!(guarantee.shown, Shown::AtTheEnd(_));
-    let mut order: Vec<&'static Guarantee> =
-        only.iter().filter(|it| !last(it)).copied().collect();
+    let mut order: Vec<&'static Guarantee> = only.iter().filter(|it| !last(it)).copied().collect();
     // The longest first: what is left at the end is short.
     order.sort_by_key(|guarantee| !["G4", "G9", "G17"].contains(&guarantee.id));
     let mut lines = pool(bench, &order, tell)?;

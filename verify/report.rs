@@ -152,11 +152,9 @@ impl Report {
             let mut case = TestCase::new(format!("{} {}", line.id, line.title), status);
             case.set_classname("ctrlrun.verify");
             case.set_time(line.duration);
-            for (name, count) in [
-                ("executions", line.executions),
-                ("kills", line.kills),
-                ("rounds", line.rounds),
-            ] {
+            for (name, count) in
+                [("executions", line.executions), ("kills", line.kills), ("rounds", line.rounds)]
+            {
                 case.add_property((name, count.to_string().as_str()));
             }
             suite.add_test_case(case);

@@ -112,9 +112,8 @@ pub fn of_process(store: Box<dyn Store>) -> Box<dyn Store> {
     let rig = Rig::parse(&words.to_string_lossy());
     if rig.leash {
         // Where the kernel refuses, a worker that is left over ends by its own bounds.
-        let _ = rustix::process::set_parent_process_death_signal(Some(
-            rustix::process::Signal::KILL,
-        ));
+        let _ =
+            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     }
     rig.around(store, std::env::var_os(AT_VARIABLE).map(PathBuf::from))
 }
@@ -139,6 +138,7 @@ fn word(text: &str) -> Option<Word> {
     let what = match what {
         "busy" => What::Fault(Fault::Fail(Reason::Busy)),
         "fail" => What::Fault(Fault::Fail(Reason::Unreachable)),
+        "refuse" => What::Fault(Fault::Refuse),
         "lose-answer" => What::Fault(Fault::LoseAnswer),
         "lose-request" => What::Fault(Fault::LoseRequest),
         "late" => What::Fault(Fault::Late(Verb::Reread)),
@@ -151,9 +151,9 @@ fn word(text: &str) -> Option<Word> {
 
 fn planned(word: &Word) -> Vec<Planned> {
     match word.what {
-        What::Fault(fault) => (word.first..=word.last)
-            .map(|call| Planned { verb: word.verb, call, fault })
-            .collect(),
+        What::Fault(fault) => {
+            (word.first..=word.last).map(|call| Planned { verb: word.verb, call, fault }).collect()
+        }
         What::Stop | What::Gate => Vec::new(),
     }
 }

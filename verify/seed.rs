@@ -59,8 +59,7 @@ mod tests {
     #[test]
     fn weights_weigh() {
         let mut draws = Draws::of(1, 1);
-        let heavy =
-            (0..1_000).filter(|_| draws.weighted(&[(1, false), (9, true)], false)).count();
+        let heavy = (0..1_000).filter(|_| draws.weighted(&[(1, false), (9, true)], false)).count();
         assert!((800..1_000).contains(&heavy), "{heavy}");
     }
 }

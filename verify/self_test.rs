@@ -94,8 +94,8 @@ fn one(location: &Location, binary: &Path, ask: &Ask, how: Break) -> Result<Caug
     let bench = Bench::new(binary.to_owned(), made.scratch, SIZES, ask.seed, Some(how));
     let (mut by, mut missed) = (Vec::new(), Vec::new());
     for id in how.about().2 {
-        let guarantee = named(id)
-            .ok_or_else(|| Trouble::Broke(format!("{id} is not in the catalogue")))?;
+        let guarantee =
+            named(id).ok_or_else(|| Trouble::Broke(format!("{id} is not in the catalogue")))?;
         let line = one_guarantee(&bench, guarantee)?;
         if line.status == Status::Fail {
             let first = line.detail.split("; ").next().unwrap_or("").to_owned();
