@@ -1,5 +1,7 @@
 //! Time-outs, ending on purpose, and what is said of descendants.
 
+#![expect(clippy::expect_used, reason = "helpers of tests, outside #[test]")]
+
 mod exec_support;
 
 use std::{path::Path, time::Duration};
@@ -66,9 +68,9 @@ fn a_grandchild_that_ignores_term_is_killed_though_the_child_has_ended() {
     let dir = tempfile::tempdir().expect("dir");
     let file = dir.path().join("pid");
     let script = "sh -c 'trap \"\" TERM; echo $$ >\"$F\"; while :; do sleep 0.01; done' & wait";
-    let end = run(in_ms(with_path(sh(script), "F", &file), 200, 300));
+    let end = run(in_ms(with_path(sh(script), "F", &file), 200, 1000));
     assert_eq!((end.exit, end.timed_out), (TERM, true));
-    assert!(end.duration < Duration::from_millis(400), "the child itself went at once");
+    assert!(end.duration < Duration::from_millis(1200), "the child itself went at once");
     assert!(!is_alive(pid_in(&file)), "the grandchild is dead when the end is told");
     assert!(end.descendants_left.is_empty() && !end.descendants_unseen);
 }
@@ -115,10 +117,11 @@ fn ending_twice_and_ending_what_has_ended_is_nothing() {
 
 #[test]
 fn one_child_does_not_know_anothers_descendants() {
+    // An orphan: it has become a child of this very process.
     let dir = tempfile::tempdir().expect("dir");
     let file = dir.path().join("pid");
     let mut with_family =
-        start(with_path(sh("sleep 1000 & echo $! >\"$F\"; exec sleep 1000"), "F", &file));
+        start(with_path(sh("(sleep 1000 & echo $! >\"$F\"); exec sleep 1000"), "F", &file));
     serve_until(&mut with_family, "a grandchild", || number_in(&file).is_some());
     assert!(run(sh("exit 0")).descendants_left.is_empty());
     stop(with_family);
@@ -130,8 +133,8 @@ fn no_zombie_of_the_group_is_left_to_us() {
     let dir = tempfile::tempdir().expect("dir");
     let file = dir.path().join("pid");
     // An orphan that ends while the child still runs falls to us.
-    let script =
-        "(sh -c 'echo $$ >\"$F\"' &); until test -s \"$F\"; do sleep 0.01; done; sleep 0.1";
+    let script = "(sh -c 'echo $$ >\"$F\"' &); until test -s \"$F\"; do sleep 0.01; done
+        until grep -q ') Z ' /proc/$(cat \"$F\")/stat; do sleep 0.01; done";
     run(with_path(sh(script), "F", &file));
     let pid = pid_in(&file);
     assert!(!Path::new(&format!("/proc/{pid}")).exists(), "collected");

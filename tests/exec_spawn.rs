@@ -1,5 +1,7 @@
 //! Starting a command: what it gets, and what a failure proves.
 
+#![expect(clippy::expect_used, reason = "helpers of tests, outside #[test]")]
+
 mod exec_support;
 
 use std::{
@@ -29,11 +31,11 @@ fn every_exit_code_is_told() {
 fn a_signal_is_no_exit_code() {
     // 34 is a real-time signal, for which there is no name.
     for number in [1, 2, 3, 6, 9, 11, 13, 15, 34] {
-        let script = format!("ulimit -c 0; kill -{number} $$; sleep 100");
+        let script = format!("ulimit -c 0; exec perl -e 'kill {number}, $$; sleep 1000'");
         let mut line = sh("");
         // Whoever runs the tests may have had some ignored.
         line.program = "env".into();
-        line.args = ["--default-signal", "bash", "-c", &script].map(Into::into).to_vec();
+        line.args = ["--default-signal", "sh", "-c", &script].map(Into::into).to_vec();
         let exit = run(line).exit;
         assert_eq!(exit, Exit::Signal { number, core: false });
     }
@@ -81,9 +83,16 @@ fn arguments_that_are_no_utf8_reach_it_unchanged() {
 
 #[test]
 fn our_environment_is_its_environment_with_what_is_added() {
-    let mut line = sh("echo \"$ADDED $HOME ${PATH:+path}\"; env | grep -c '^HOME='");
+    let mut line = sh("echo \"$ADDED $HOME ${PATH:+path}\"");
     line.env = vec![("ADDED".into(), "yes".into()), ("HOME".into(), "/else".into())];
-    assert_eq!(text(&run(line).stdout), "yes /else path\n1\n");
+    assert_eq!(text(&run(line).stdout), "yes /else path\n");
+    // Without a shell, which would hide a second one.
+    let mut line = sh("");
+    (line.program, line.args) = ("env".into(), Vec::new());
+    line.env = vec![("HOME".into(), "/else".into())];
+    let listed = text(&run(line).stdout);
+    let homes: Vec<&str> = listed.lines().filter(|l| l.starts_with("HOME=")).collect();
+    assert_eq!(homes, ["HOME=/else"]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ctrlrun::plan::effect::Record;
 use ctrlrun::plan::key::Key;
-use ctrlrun::store::row::state_name;
+
 use ctrlrun::store::{Ask, Mode, Options, Store, open};
 
 use super::bench::Bench;
@@ -220,7 +220,7 @@ impl<'a> Lab<'a> {
     /// # Errors
     /// [`Halt`].
     pub fn state(&self, key: &Key) -> Result<&'static str, Halt> {
-        Ok(self.record(key)?.map_or("new", |record| state_name(&record.state)))
+        Ok(self.record(key)?.map_or("new", |record| record.state.name()))
     }
 
     /// All that is known of a key.

@@ -5,6 +5,8 @@
 //!                            \-> ended: what is in the pipes is read, descendants are looked for
 //! ```
 
+mod ending;
+
 use std::{
     mem,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -15,24 +17,20 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-    process::{
-        Pid, PidfdFlags, Signal, getpid, kill_process, kill_process_group, pidfd_open,
-        set_child_subreaper,
-    },
+    process::{Pid, PidfdFlags, getpid, kill_process, pidfd_open, set_child_subreaper},
 };
+
+use ending::{Ending, KILL_TAKES_MAX, Left};
 
 use super::{
     Captured, ChildEnd, CommandLine, Delivery, Exit, NotStarted, Output, Signals, boottime,
-    controlling_terminal, group::Family, output::Stream, reap, signals::Arrival, spawn,
+    controlling_terminal, output::Stream, reap, signals::Arrival, spawn,
 };
 
 /// poll(2) counts on a clock that stands still in suspend, so it is asked at least this often.
 const POLL_MAX: Duration = Duration::from_secs(1);
 /// How often a process is asked after where the kernel has no pidfd for it.
 const WITHOUT_PIDFD: Duration = Duration::from_millis(20);
-/// How long processes that were sent KILL are waited for; longer only if the kernel holds them.
-const KILL_TAKES_MAX: Duration = Duration::from_secs(2);
-
 /// What ended a [`Child::wait`].
 #[derive(Debug)]
 pub enum Waited {
@@ -61,24 +59,6 @@ pub struct Child {
     timed_out: bool,
     ended_by_us: bool,
     problems: Vec<String>,
-}
-
-/// We have sent TERM.
-#[derive(Debug)]
-struct Ending {
-    kill_at: Duration,
-    killed: bool,
-    /// Of the group members left behind by the child: what to poll for.
-    left: Left,
-}
-
-#[derive(Debug)]
-enum Left {
-    LookAgain,
-    /// One of them, which is waited for before looking again.
-    Member(OwnedFd),
-    /// Some, and no pidfd.
-    Some,
 }
 
 impl Child {
@@ -128,7 +108,10 @@ impl Child {
         // child to receive it, or while it was not yet itself.
         if let Some(signals) = child.signals {
             for arrival in signals.arrivals().0 {
-                child.send(arrival);
+                // But one that runs already may have made one itself.
+                if own_group || !arrival.was_made_by(spawned.pid) {
+                    child.send(arrival);
+                }
             }
         }
         Ok(child)
@@ -163,18 +146,6 @@ impl Child {
             if until_at.is_some_and(|at| at <= boottime()) {
                 return Waited::TimeReached;
             }
-        }
-    }
-
-    /// Ends the child and its group: TERM now, KILL after the grace. Wait for it afterwards as
-    /// before. Nothing happens where it has ended, or is being ended, already.
-    pub fn end_group(&mut self) {
-        if self.exit.is_none() {
-            self.collect();
-        }
-        if self.exit.is_none() && self.ending.is_none() {
-            self.ended_by_us = true;
-            self.terminate();
         }
     }
 
@@ -304,7 +275,7 @@ impl Child {
                 {
                     ending.kill_at = boottime();
                 }
-            } else if self.own_group || !arrival.reached_child_in_our_group(pid) {
+            } else if self.own_group || !(arrival.came_to_our_group() || arrival.was_made_by(pid)) {
                 self.send(arrival);
             }
         }
@@ -341,110 +312,9 @@ impl Child {
             Ok(Some(exit)) => self.exit = Some(exit),
             Err(_) => self.exit = Some(Exit::Lost),
         }
-        reap::unregister(pid);
+        reap::note_collected(pid);
         self.ended = boottime();
         reap::strangers(self.group());
-    }
-
-    fn keep_deadlines(&mut self, member_ended: bool) {
-        let now = boottime();
-        if self.exit.is_none() && self.ending.is_none() {
-            if self.timeout_at.is_some_and(|at| at <= now) {
-                // It may have ended while we were not looking: then it was in time.
-                self.collect();
-                if self.exit.is_none() {
-                    self.timed_out = true;
-                    self.terminate();
-                }
-            }
-            return;
-        }
-        let kill_now = match &mut self.ending {
-            Some(ending) if !ending.killed && ending.kill_at <= now => {
-                ending.killed = true;
-                // From here counts how long KILL takes.
-                ending.kill_at = now;
-                true
-            }
-            Some(_) | None => false,
-        };
-        if kill_now {
-            self.signal_all(Signal::KILL);
-        }
-        if self.exit.is_some() {
-            self.linger(now, member_ended || kill_now);
-        }
-    }
-
-    /// The child has ended and we had sent TERM: the rest of its group may have ignored that.
-    fn linger(&mut self, now: Duration, look: bool) {
-        let Some(ending) = &self.ending else { return };
-        if matches!(ending.left, Left::Member(_))
-            && !look
-            && !(ending.killed && ending.kill_at.saturating_add(KILL_TAKES_MAX) <= now)
-        {
-            return;
-        }
-        let (killed, give_up_at) = (ending.killed, ending.kill_at.saturating_add(KILL_TAKES_MAX));
-        reap::strangers(self.group());
-        let members = self.family().within_reach();
-        let Some(first) = members.first() else {
-            self.ending = None;
-            return;
-        };
-        if killed && give_up_at <= now {
-            self.ending = None;
-            return;
-        }
-        let left = first.pidfd().map_or(Left::Some, Left::Member);
-        if killed {
-            // What was forked while we looked for whom to kill.
-            for member in &members {
-                let _ = member.send(Signal::KILL);
-            }
-        }
-        if let Some(ending) = &mut self.ending {
-            ending.left = left;
-        }
-    }
-
-    /// TERM, and CONT for what is stopped and could not act on it; the grace begins.
-    fn terminate(&mut self) {
-        self.signal_all(Signal::TERM);
-        self.signal_all(Signal::CONT);
-        self.ending = Some(Ending {
-            kill_at: boottime().saturating_add(self.kill_after),
-            killed: false,
-            left: Left::LookAgain,
-        });
-    }
-
-    /// Signals the child's group: the real one if it has its own, else the child and what descends from it in our session.
-    fn signal_all(&mut self, signal: Signal) {
-        if self.own_group && self.exit.is_none() {
-            // The child is not collected, so the group's number is still the child's.
-            let sent = kill_process_group(self.pid, signal);
-            self.note_signal(sent, self.pid);
-            return;
-        }
-        if self.exit.is_none() {
-            let sent = kill_process(self.pid, signal);
-            self.note_signal(sent, self.pid);
-        }
-        for process in self.family().within_reach() {
-            let sent = process.send(signal);
-            if let Some(pid) = Pid::from_raw(process.pid) {
-                self.note_signal(sent, pid);
-            }
-        }
-    }
-
-    fn group(&self) -> Option<i32> {
-        self.own_group.then(|| self.pid.as_raw_pid())
-    }
-
-    fn family(&self) -> Family {
-        Family { child: self.pid.as_raw_pid(), own_group: self.group(), started: self.started }
     }
 
     /// The child is collected and its group is at peace: what it has left is read and told.
@@ -477,10 +347,8 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        if self.exit.is_none() {
-            // Nobody waits for it any more: it is collected like an inherited one.
-            reap::unregister(self.pid.as_raw_pid());
-        }
+        // If it runs, nobody waits for it any more: it is collected like an inherited one.
+        reap::unregister(self.pid.as_raw_pid(), self.exit.is_some());
     }
 }
 

@@ -9,10 +9,12 @@ use rustix::process::{
 
 use super::reap;
 
-/// A process that runs or could run again: no zombie.
+/// A process, as it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) pid: i32,
+    /// It runs or could run again: no zombie.
+    alive: bool,
     parent: i32,
     pub(super) group: i32,
     pub(super) session: i32,
@@ -33,11 +35,13 @@ pub(super) struct Family {
     pub(super) child: i32,
     /// The child's own process group, if it has one.
     pub(super) own_group: Option<i32>,
+    /// Its end was collected: its pid may be another's, and all its children are orphans.
+    pub(super) collected: bool,
     /// When it was started, on [`boottime`](super::boottime)'s clock.
     pub(super) started: Duration,
 }
 
-/// The fields of /proc/PID/stat. None: there is no such process, or it is a zombie.
+/// The fields of /proc/PID/stat. None: there is no such process.
 fn read_stat(pid: i32) -> Option<Process> {
     parse_stat(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
@@ -47,14 +51,12 @@ fn parse_stat(pid: i32, stat: &[u8]) -> Option<Process> {
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let rest = std::str::from_utf8(stat.get(after_name..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace();
-    if matches!(fields.next()?, "Z" | "X" | "x") {
-        return None;
-    }
+    let alive = !matches!(fields.next()?, "Z" | "X" | "x");
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
     let session = fields.next()?.parse().ok()?;
     let started = fields.nth(15)?.parse().ok()?;
-    Some(Process { pid, parent, group, session, started })
+    Some(Process { pid, alive, parent, group, session, started })
 }
 
 fn read_all() -> Option<Vec<Process>> {
@@ -104,43 +106,50 @@ impl Family {
         if !reap::any_children() {
             return Descendants::default();
         }
-        let inherited = reap::inherited();
-        if inherited.as_ref().is_some_and(Vec::is_empty) && !reap::is_registered(self.child) {
+        let quiet = reap::quiet();
+        let known = quiet.known();
+        if self.collected && quiet.any_inherited(&known) == Some(false) {
             return Descendants::default();
         }
+        // /proc is read one process after the other: one that was forked, or lost its parent, just
+        // then can be missed. So only the second empty reading is believed.
+        let first = self.look(&known);
+        if first.seen.is_empty() && !first.unseen {
+            return self.look(&known);
+        }
+        first
+    }
+
+    fn look(&self, known: &[i32]) -> Descendants {
         let Some(all) = read_all() else {
             return Descendants { seen: Vec::new(), unseen: true };
         };
         let us = getpid().as_raw_pid();
-        let inherited = inherited.unwrap_or_else(|| {
-            let children = all.iter().filter(|p| p.parent == us).map(|p| p.pid);
-            children.filter(|pid| !reap::is_registered(*pid)).collect()
-        });
-        // An orphan still in the group of another child of ours is that one's.
-        let anothers = |p: &Process| {
-            p.group != self.child && reap::is_registered(p.group) && Some(p.group) != self.own_group
-        };
         // Nobody descends from a child who is older: as PID 1 we inherit such.
         let started = ticks(self.started);
-        let mut tree: HashSet<i32> = HashSet::from([self.child]);
-        tree.extend(
-            all.iter()
-                .filter(|p| inherited.contains(&p.pid) && p.started >= started)
-                .filter(|p| !anothers(p))
-                .map(|p| p.pid),
-        );
+        // An orphan still in the group of another child of ours is that one's.
+        let anothers = |p: &Process| p.group != self.child && known.contains(&p.group);
+        let orphans = all.iter().filter(|p| {
+            p.parent == us && !known.contains(&p.pid) && p.started >= started && !anothers(p)
+        });
+        let mut tree: HashSet<i32> = orphans.map(|p| p.pid).collect();
+        if !self.collected {
+            tree.insert(self.child);
+        }
         loop {
             let size = tree.len();
-            let found = all.iter().filter(|p| tree.contains(&p.parent)).map(|p| p.pid);
-            let found: Vec<i32> = found.collect();
+            let found = all.iter().filter(|p| tree.contains(&p.parent));
+            let found: Vec<i32> = found.map(|p| p.pid).collect();
             tree.extend(found);
             if tree.len() == size {
                 break;
             }
         }
-        tree.remove(&self.child);
-        let seen = all.into_iter().filter(|p| tree.contains(&p.pid)).collect();
-        Descendants { seen, unseen: false }
+        if !self.collected {
+            tree.remove(&self.child);
+        }
+        let seen = all.into_iter().filter(|p| p.alive && tree.contains(&p.pid));
+        Descendants { seen: seen.collect(), unseen: false }
     }
 
     /// Those of [`Self::descendants`] that are ended with the child: its own group, or, where it
@@ -168,10 +177,12 @@ impl Process {
     pub(super) fn send(&self, signal: Signal) -> rustix::io::Result<()> {
         let sent = match self.pidfd() {
             Some(fd) => pidfd_send_signal(fd, signal),
-            None if read_stat(self.pid) == Some(*self) => match Pid::from_raw(self.pid) {
-                Some(pid) => kill_process(pid, signal),
-                None => Ok(()),
-            },
+            None if read_stat(self.pid).is_some_and(|now| now.started == self.started) => {
+                match Pid::from_raw(self.pid) {
+                    Some(pid) => kill_process(pid, signal),
+                    None => Ok(()),
+                }
+            }
             None => Ok(()),
         };
         match sent {
@@ -197,7 +208,8 @@ mod tests {
 
     #[test]
     fn a_zombie_is_not_alive() {
-        assert_eq!(parse_stat(7, b"7 (a) Z 3 4 5 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 99 0"), None);
+        let stat = b"7 (a) Z 3 4 5 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 99 0";
+        assert!(!parse_stat(7, stat).expect("it is there").alive);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::{
     fs, io,
     mem::MaybeUninit,
     sync::{
-        Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
+        Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
@@ -24,8 +24,16 @@ use std::{
 use super::Exit;
 
 static GATE: RwLock<()> = RwLock::new(());
-static OURS: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+static OURS: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 static ADOPTING: AtomicBool = AtomicBool::new(false);
+
+/// A child that a `Child` stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Entry {
+    pid: i32,
+    /// Its pid may be another's by now. As the number of its group it stands while that has members.
+    collected: bool,
+}
 
 /// Held while a child is started and entered in the register.
 pub(super) struct Starting(
@@ -40,25 +48,35 @@ pub(super) fn starting() -> Starting {
 impl Starting {
     /// Enters a new child.
     pub(super) fn register(self, pid: i32) {
-        ours().push(pid);
+        ours().push(Entry { pid, collected: false });
     }
 }
 
-fn ours() -> MutexGuard<'static, Vec<i32>> {
+fn ours() -> MutexGuard<'static, Vec<Entry>> {
     OURS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes a child that was collected, or is no longer waited for, out of the register.
-pub(super) fn unregister(pid: i32) {
+/// Notes that the child was collected: its pid is free.
+pub(super) fn note_collected(pid: i32) {
     let mut ours = ours();
-    if let Some(at) = ours.iter().position(|p| *p == pid) {
+    let running = |entry: &&mut Entry| entry.pid == pid && !entry.collected;
+    if let Some(entry) = ours.iter_mut().find(running) {
+        entry.collected = true;
+    }
+}
+
+/// Takes a child out of the register: its end is told, or it is no longer waited for.
+pub(super) fn unregister(pid: i32, collected: bool) {
+    let mut ours = ours();
+    if let Some(at) = ours.iter().position(|e| *e == Entry { pid, collected }) {
         ours.swap_remove(at);
     }
 }
 
-/// Whether a `Child` in this process has that pid.
+/// Whether a `Child` in this process stands for that pid.
 pub(super) fn is_registered(pid: i32) -> bool {
-    ours().contains(&pid)
+    let ours = ours();
+    ours.iter().any(|entry| entry.pid == pid && !entry.collected)
 }
 
 /// This process is a wrapper: every child of it that no `Child` stands for is inherited.
@@ -125,8 +143,7 @@ pub(super) fn any_children() -> bool {
 /// Collects what has ended and is no `Child`: everything where this process is a wrapper, else
 /// only what is in the child's own process group.
 pub(super) fn strangers(own_group: Option<i32>) {
-    // Somebody is starting or collecting: what is left here is collected the next time.
-    let Ok(_gate) = GATE.try_write() else { return };
+    let _quiet = quiet();
     let (kind, id) = match own_group {
         _ if ADOPTING.load(Relaxed) => (libc::P_ALL, 0),
         Some(group) => (libc::P_PGID, group),
@@ -140,19 +157,29 @@ pub(super) fn strangers(own_group: Option<i32>) {
     }
 }
 
-/// The direct children of this process that no `Child` stands for, zombies included.
-/// None: the kernel does not tell.
-pub(super) fn inherited() -> Option<Vec<i32>> {
-    // No child of ours is half started while we look.
-    let _gate = GATE.write().unwrap_or_else(PoisonError::into_inner);
-    let mut pids = list_children()?;
-    // A child that is collected while the kernel lists can make it skip another: look twice.
-    pids.extend(list_children()?);
-    pids.sort_unstable();
-    pids.dedup();
-    let ours = ours();
-    pids.retain(|pid| !ours.contains(pid));
-    Some(pids)
+/// While this is held no child of ours is started and nothing inherited is collected.
+pub(super) struct Quiet(
+    #[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>,
+);
+
+/// See [`Quiet`]; waits for what is being started.
+pub(super) fn quiet() -> Quiet {
+    Quiet(GATE.write().unwrap_or_else(PoisonError::into_inner))
+}
+
+impl Quiet {
+    /// The pids of all children whose `Child` still exists, collected ones too: their groups may stand.
+    pub(super) fn known(&self) -> Vec<i32> {
+        ours().iter().map(|entry| entry.pid).collect()
+    }
+
+    /// Whether any direct child of this process, zombies included, is not among `known`. None: the
+    /// kernel does not tell.
+    pub(super) fn any_inherited(&self, known: &[i32]) -> Option<bool> {
+        // A child that is collected while the kernel lists can make it skip another: look twice.
+        let (first, second) = (list_children()?, list_children()?);
+        Some(first.iter().chain(&second).any(|pid| !known.contains(pid)))
+    }
 }
 
 fn list_children() -> Option<Vec<i32>> {

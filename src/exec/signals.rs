@@ -166,15 +166,16 @@ impl AsFd for Signals {
 }
 
 impl Arrival {
-    /// Whether the child, which shares our process group, has got this one already, or made it.
-    pub(super) fn reached_child_in_our_group(self, child: i32) -> bool {
-        if self.code == libc::SI_KERNEL {
-            // The terminal signals the whole foreground group. A hang-up is the exception: the
-            // session leader alone gets it, and as the wrapper that may be us.
-            return !(self.number == libc::SIGHUP
-                && getsid(None).is_ok_and(|leader| leader == getpid()));
-        }
-        // `kill 0` in a script (`trap 'kill 0' EXIT`) means its group, not itself once more.
+    /// Whether the terminal sent it, and so to the whole foreground group.
+    pub(super) fn came_to_our_group(self) -> bool {
+        // A hang-up is the exception: the session leader alone gets it, and as the wrapper that may be us.
+        let to_leader = || getsid(None).is_ok_and(|leader| leader == getpid());
+        self.code == libc::SI_KERNEL && !(self.number == libc::SIGHUP && to_leader())
+    }
+
+    /// Whether the child, in our process group, or a descendant of it there sent it: `kill 0` in a
+    /// script (`trap 'kill 0' EXIT`) means its group, and not itself once more.
+    pub(super) fn was_made_by(self, child: i32) -> bool {
         self.code <= 0
             && self.sender > 0
             && group::is_in_tree_of(self.sender, child)

@@ -13,8 +13,9 @@ use super::busy::Deadline;
 use super::error::{Fault, is_fsync, proves_no_commit};
 use super::schema::VERSION;
 use crate::plan::protocol::{Append, Kept};
-use crate::store::row::{EventRow, Malformed, Row, integer, stream_name};
-use crate::store::{BeforeCommit, CouldNot, Reason};
+use crate::store::BeforeCommit;
+use crate::store::columns::{Columns, miscounted, time_over};
+use crate::store::row::{Row, integer, stream_name};
 
 /// How a try ended, on this connection.
 pub enum Try {
@@ -64,13 +65,7 @@ pub fn append(
 ) -> Try {
     let columns = match Columns::of(append) {
         Ok(columns) => columns,
-        Err(malformed) => {
-            return Try::NotCommitted(Fault::Known(CouldNot {
-                reason: Reason::Damaged,
-                message: format!("internal: a record that cannot be stored: {malformed}"),
-                hint: None,
-            }));
-        }
+        Err(error) => return Try::NotCommitted(error.into()),
     };
     if let Err(fault) = deadline.insist(|| execute(connection, "BEGIN IMMEDIATE")) {
         return Try::NotCommitted(fault);
@@ -90,13 +85,8 @@ pub fn append(
         stop(append);
     }
     if deadline.passed() {
-        // Nobody waits for the answer any more: it must not come to pass behind their back (CMT-14).
         roll_back(connection);
-        return Try::NotCommitted(Fault::Known(CouldNot {
-            reason: Reason::Busy,
-            message: "the time was over before the write could be committed".to_owned(),
-            hint: None,
-        }));
+        return Try::NotCommitted(time_over().into());
     }
     let Err(fault) = execute(connection, "COMMIT") else {
         return Try::Landed;
@@ -124,7 +114,7 @@ fn write(connection: &Connection, append: &Append, columns: &Columns) -> Result<
             super::schema::check(version, "the store", "ctrlrun init --upgrade")?;
             return Ok(false);
         }
-        more => return Err(miscounted(more)),
+        more => return Err(miscounted_rows(more)),
     }
     // Only where the row was written is there history (HIS-3).
     for event in &columns.events {
@@ -205,22 +195,6 @@ fn write_row(connection: &Connection, append: &Append, row: &Row) -> Result<usiz
     Ok(changed)
 }
 
-/// What is to be written, as columns: made before the transaction begins.
-struct Columns {
-    row: Row,
-    events: Vec<EventRow>,
-}
-
-impl Columns {
-    fn of(append: &Append) -> Result<Self, Malformed> {
-        let history = append.history.iter();
-        Ok(Self {
-            row: Row::of(&append.next)?,
-            events: history.map(EventRow::of).collect::<Result<_, _>>()?,
-        })
-    }
-}
-
 fn execute(connection: &Connection, sql: &str) -> Result<(), Fault> {
     connection.prepare_cached(sql)?.execute([])?;
     Ok(())
@@ -236,14 +210,10 @@ fn roll_back(connection: &Connection) {
 fn one(changed: usize) -> Result<(), Fault> {
     match changed {
         1 => Ok(()),
-        other => Err(miscounted(other)),
+        other => Err(miscounted_rows(other)),
     }
 }
 
-fn miscounted(changed: usize) -> Fault {
-    Fault::Known(CouldNot {
-        reason: Reason::Damaged,
-        message: format!("a write of one row changed {changed} (a trigger?)"),
-        hint: None,
-    })
+fn miscounted_rows(changed: usize) -> Fault {
+    miscounted(u64::try_from(changed).unwrap_or(u64::MAX)).into()
 }

@@ -1,8 +1,6 @@
 //! What acts on purpose inside a worker does nothing outside of a scratch store (VER-5), and every
 //! store that is broken on purpose is caught (VER-9).
-mod common;
-
-use common::TestEnv;
+use crate::common::{self, TestEnv};
 use serde_json::Value;
 
 const RUN: [&str; 7] = ["run", "--key", "k", "--", "sh", "-c", "echo x >>marker"];

@@ -1,13 +1,12 @@
 //! A verify that does not come to its end: what it leaves, and who cleans up (VER-2, VER-4).
-mod common;
-
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, SystemTime};
 
-use common::{TestEnv, until};
+use crate::common::{self, TestEnv};
+use crate::wait::until;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 

@@ -1,11 +1,9 @@
 //! `ctrlrun verify`, from outside: what it shows, what it tells, and what it leaves alone.
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use common::TestEnv;
-use common::fill::Fill;
+use crate::common::fill::Fill;
+use crate::common::{self, TestEnv};
 use serde_json::Value;
 
 /// A quick part of the catalogue that still runs commands.
