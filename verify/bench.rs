@@ -78,7 +78,7 @@ impl Bench {
     /// The rig's words for a worker.
     #[must_use]
     pub fn rig_words(&self, more: &[String]) -> String {
-        let mut words = vec!["leash".to_owned()];
+        let mut words = vec![format!("leash:{}", std::process::id())];
         words.extend(self.breaks.map(|how| format!("break:{}", how.about().0)));
         words.extend(more.iter().cloned());
         words.join(";")

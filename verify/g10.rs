@@ -100,7 +100,7 @@ fn status(ended: &Ended) -> i32 {
 
 /// The job with a command that, told to end, ends with this code.
 fn trapping<'a>(job: Job<'a>, code: &str) -> Result<Job<'a>, Halt> {
-    let line = format!("trap 'exit {code}' TERM; \"$@\"; while :; do sleep 0.02; done");
+    let line = format!("trap 'exit {code}' TERM; \"$@\"; while kill -0 $PPID; do sleep 0.02; done");
     let executor = job.command().to_vec();
     let mut words: Vec<OsString> = ["sh", "-c", &line, "sh"].map(OsString::from).to_vec();
     words.extend(executor);

@@ -7,7 +7,7 @@
 //!
 //! | word | what it does |
 //! |---|---|
-//! | `leash` | the process dies with the verify that started it |
+//! | `leash:PID` | the process dies with the verify that started it |
 //! | `break:NAME` | the store is broken in that way ([`Break`]) |
 //! | `VERB:CALL:WHAT` | at that call of `load`, `append` or `reread` (`2`, `3-9`): a fault, `stop`, `gate` |
 use std::fs::OpenOptions;
@@ -18,7 +18,9 @@ use std::sync::Arc;
 use ctrlrun::store::faulty::{Fault, Faulty, Meanwhile, Planned, Verb};
 use ctrlrun::store::{Reason, Store};
 use nix::sys::signal::{Signal, raise};
+use nix::unistd::getppid;
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::set_parent_process_death_signal;
 
 use super::broken::{Break, Broken};
 
@@ -56,7 +58,7 @@ enum What {
 pub struct Rig {
     words: Vec<Word>,
     breaks: Option<Break>,
-    leash: bool,
+    leash: Option<i32>,
 }
 
 impl Rig {
@@ -65,8 +67,8 @@ impl Rig {
     pub fn parse(text: &str) -> Self {
         let mut rig = Self::default();
         for part in text.split(';') {
-            if part == "leash" {
-                rig.leash = true;
+            if let Some(pid) = part.strip_prefix("leash:") {
+                rig.leash = pid.parse().ok();
             } else if let Some(name) = part.strip_prefix("break:") {
                 rig.breaks = Break::named(name);
             } else if let Some(word) = word(part) {
@@ -110,12 +112,20 @@ pub fn of_process(store: Box<dyn Store>) -> Box<dyn Store> {
         return store;
     };
     let rig = Rig::parse(&words.to_string_lossy());
-    if rig.leash {
-        // Where the kernel refuses, a worker that is left over ends by its own bounds.
-        let _ =
-            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    if let Some(verify) = rig.leash {
+        leash(verify);
     }
     rig.around(store, std::env::var_os(AT_VARIABLE).map(PathBuf::from))
+}
+
+/// Has this process die with its verify. Where the kernel refuses, a worker that is left over ends by
+/// its own bounds.
+fn leash(verify: i32) {
+    let _ = set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    // It may have died before it was asked to tell.
+    if getppid().as_raw() != verify {
+        let _ = raise(Signal::SIGKILL);
+    }
 }
 
 impl Word {
@@ -203,8 +213,8 @@ mod tests {
     #[test]
     fn words_are_read() {
         // VER-5
-        let rig = Rig::parse("leash;break:row-counts;append:2:lose-answer;reread:1-:stop;x:1:y");
-        assert!(rig.leash && rig.breaks == Some(Break::RowCounts));
+        let rig = Rig::parse("leash:7;break:row-counts;append:2:lose-answer;reread:1-:stop;x:1:y");
+        assert!(rig.leash == Some(7) && rig.breaks == Some(Break::RowCounts));
         assert_eq!(rig.words.len(), 2);
         assert_eq!(planned(&rig.words[0]).len(), 1);
         assert!(rig.words[1].is_at(Verb::Reread, 77) && !rig.words[1].is_at(Verb::Load, 77));
