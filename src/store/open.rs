@@ -59,10 +59,11 @@ pub struct Opened {
 /// Opens the store at `location`.
 ///
 /// # Errors
-/// [`Reason::Missing`](super::Reason::Missing) where there is none (and `mode` does not make it), [`Reason::Unfit`](super::Reason::Unfit) where
-/// it must not be used as it is, [`Reason::Denied`](super::Reason::Denied) and
-/// [`Reason::Unreachable`](super::Reason::Unreachable) as STO-11 tells
-/// them apart, [`Reason::Busy`](super::Reason::Busy) after `within`. Nothing ran, and nothing that was there is changed.
+/// [`Missing`](super::Reason::Missing) where there is none (and `mode` does not make it),
+/// [`Unfit`](super::Reason::Unfit) where it must not be used as it is,
+/// [`Denied`](super::Reason::Denied) and [`Unreachable`](super::Reason::Unreachable) as STO-11 tells
+/// them apart, [`Busy`](super::Reason::Busy) after `within`. Nothing ran, and nothing that was there is
+/// changed.
 pub fn open(location: &Location, options: &Options) -> Result<Opened, CouldNot> {
     match location {
         Location::Sqlite(at) => sqlite::open(at, options),

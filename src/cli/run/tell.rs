@@ -214,12 +214,20 @@ fn not_recorded(
                 None => error,
             }
         }
-        NotRecorded::Forgotten => CliError::new(
-            kind,
-            format!(
-                "{is}, but the store has forgotten this key meanwhile: its outcome is recorded nowhere"
-            ),
-        ),
+        NotRecorded::Forgotten => {
+            let told = CliError::new(
+                kind,
+                format!("{is}, but the store has no such effect any more (was it restored from a backup?)"),
+            )
+            .fact(format!("store: {}", opened.place.named()));
+            match (&ran.report.spooled, spool) {
+                (Some(Ok(())), Some(spool)) => told.fact(format!(
+                    "kept in {}: nothing runs under this key while that file is there",
+                    clean(&spool.path(undelivered.settle.outcome_id).to_string_lossy())
+                )),
+                _ => told,
+            }
+        }
         NotRecorded::Store(error) => {
             let message = format!("{is}, but the store did not take it: {}", clean(&error.message));
             let told =

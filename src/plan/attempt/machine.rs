@@ -419,9 +419,26 @@ impl Attempt {
             }
             Done::CouldNot(error) | Done::Unknown(error) => NotRecorded::Store(error),
         };
-        let kept = matches!(why, NotRecorded::Late | NotRecorded::Forgotten);
+        // A word whose effect is gone: the store was restored, most likely. If it may have happened
+        // it goes to the spool, and stays there, where it keeps this key from running again (EXE-25).
+        let (unrecorded, gone) = match &why {
+            NotRecorded::Late => (false, false),
+            NotRecorded::Forgotten => {
+                let may_have_happened = undelivered.settle.verdict.may_have_happened();
+                (may_have_happened, may_have_happened)
+            }
+            NotRecorded::Store(_) => (true, false),
+        };
+        let to_keep = gone.then(|| undelivered.clone());
         let outcome = Outcome::NotRecorded { undelivered, why };
-        if kept { self.recorded(outcome) } else { self.over(outcome) }
+        match to_keep.filter(|_| self.spooled.is_none()) {
+            Some(undelivered) => {
+                self.phase = Phase::Closing(outcome);
+                Do::Spool(undelivered)
+            }
+            None if unrecorded => self.over(outcome),
+            None => self.recorded(outcome),
+        }
     }
 
     /// The store has the last word on it: what was spooled is no longer needed.

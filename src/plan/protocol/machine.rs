@@ -124,7 +124,10 @@ impl Handle {
             }
             (Phase::Settling(pending), Input::Reread(Err(error))) => {
                 // The re-read failed: run nothing, write nothing more now (CMT settlement table).
-                unknown(pending.unknown.unwrap_or(error))
+                unknown(match pending.unknown {
+                    Some(first) => both(first, error),
+                    None => error,
+                })
             }
             (Phase::SettlingAgain(pending), Input::Paused) => self.reread(pending, at),
             (
@@ -506,6 +509,18 @@ fn done_once_landed(history: &[HistoryRow]) -> bool {
 
 fn unknown(error: CouldNot) -> Step {
     Step::Done(Done::Unknown(error))
+}
+
+/// The commit whose answer did not come, and why nobody could look: that one names the mend.
+fn both(first: CouldNot, reread: CouldNot) -> CouldNot {
+    CouldNot {
+        reason: first.reason,
+        message: format!(
+            "{}; then the store could not be read again: {}",
+            first.message, reread.message
+        ),
+        hint: reread.hint.or(first.hint),
+    }
 }
 
 fn faster() -> CouldNot {

@@ -32,10 +32,11 @@ impl<'row> Cells<'row> {
         self.or_null(column)?.ok_or_else(|| Malformed::new(column, "null"))
     }
 
-    /// Whether the next cell is null, as the first of an outer join's is where there is no row. Then
-    /// so many columns are passed.
+    /// Whether the next cell is null, as the first of an outer join's is where there is no row, or was
+    /// not asked for. Then so many columns are passed.
     fn absent(&mut self, columns: usize) -> bool {
-        let absent = matches!(self.row.try_get::<_, Option<Anything>>(self.at), Ok(None));
+        let absent = self.at >= self.row.len()
+            || matches!(self.row.try_get::<_, Option<Anything>>(self.at), Ok(None));
         if absent {
             self.at += columns;
         }

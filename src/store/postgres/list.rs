@@ -18,7 +18,7 @@ use crate::store::{Filter, Listed, Shown, Sizes};
 
 /// The first page is short, so that the first line comes at once; the others save statements.
 const FIRST_PAGE: usize = 32;
-const PAGE: usize = 1_024;
+const PAGE: usize = 512;
 
 /// Where a listing stands.
 pub struct Listing<'a> {

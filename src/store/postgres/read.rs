@@ -23,13 +23,11 @@ pub type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 /// after a wait for a lock.
 pub const CLOCK: &str = "(extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint";
 
-/// `:event` is a table `h` of at most one row.
+/// The row alone: what a run without mishap loads. `:columns` are an event's, where one is wanted.
 const LOAD: &str = concat!(
     "SELECT s.schema_version, s.store_id, s.attempt_floor, :clock, ",
     record_columns!(),
-    ", ",
-    event_columns!(),
-    " FROM :schema.store s LEFT JOIN :schema.effects e ON e.effect_key = $1 LEFT JOIN :event"
+    ":columns FROM :schema.store s LEFT JOIN :schema.effects e ON e.effect_key = $1"
 );
 
 /// Takes the row's lock, so that an updater in flight has ended by then.
@@ -126,7 +124,7 @@ impl Loading<'_> {
             |what: &str| format!(":schema.history h ON h.effect_key = $1 AND h.revision = {what}");
         let newest = |what: &str| format!("{NEWEST}{what}{OF_THEM}");
         let (event, number, id) = match self.ask {
-            Ask::Nothing => (":schema.history h ON false".to_owned(), None, None),
+            Ask::Nothing => (String::new(), None, None),
             Ask::Revision(revision) => (by_revision("$2"), which(revision), None),
             Ask::Last => (by_revision("e.record_version"), None, None),
             Ask::Began(attempt) => {
@@ -137,8 +135,12 @@ impl Loading<'_> {
                 (newest("type NOT IN ('late_outcome', 'probed', 'lease_renewed')"), None, None)
             }
         };
-        let sql = LOAD.replace(":clock", CLOCK).replace(":event", &event);
-        (self.names.fill(&sql), number, id)
+        let (columns, join) = match event.as_str() {
+            "" => ("", ""),
+            _ => (concat!(", ", event_columns!()), " LEFT JOIN "),
+        };
+        let sql = LOAD.replace(":clock", CLOCK).replace(":columns", columns);
+        (self.names.fill(&format!("{sql}{join}{event}")), number, id)
     }
 }
 
