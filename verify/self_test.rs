@@ -49,6 +49,8 @@ pub fn run(
     ask: &Ask,
     progress: &(dyn Fn(&Caught) + Sync),
 ) -> Result<Vec<Caught>, Trouble> {
+    // Kept to the end: what had to be made above it goes with the last of them.
+    let _kept = scratch::make(location).map_err(Trouble::Unusable)?;
     let next = AtomicUsize::new(0);
     let caught: Mutex<Vec<Caught>> = Mutex::default();
     let trouble: Mutex<Option<Trouble>> = Mutex::default();

@@ -109,7 +109,7 @@ fn a_configuration_that_cannot_be_used_is_told_and_ends_2() {
     let env = TestEnv::new();
     fs::write(env.path("here/file"), "").unwrap();
     let below = env.path("here/file/effects.db");
-    for store in [below.to_str().unwrap(), "", "mysql://host/db"] {
+    for store in [below.to_str().unwrap(), "", "mysql://host/db", "postgres://nowhere/db"] {
         let out = verify(&env, &[&QUICK[..], &["--store", store]].concat());
         assert_eq!(out.code, Some(2), "{store:?}: {out:?}");
         assert!(!out.stderr.is_empty());

@@ -1,5 +1,6 @@
-//! Faults at random, by weight, under a seed: which worker is hit, by what, and after how long.
+//! Faults at random, by weight, under a seed: who is hit, by what, and after how long.
 use ctrlrun::plan::effect::{Cause, Event, HistoryRow};
+use ctrlrun::plan::key::Key;
 use nix::sys::signal::Signal;
 
 use crate::verify::lab::{Halt, Lab, exit};
@@ -13,6 +14,18 @@ const PAUSE_MAX: u64 = 8;
 /// How often each fault falls, against the others.
 const WEIGHTS: [(u64, Signal); 3] =
     [(2, Signal::SIGKILL), (4, Signal::SIGSTOP), (5, Signal::SIGCONT)];
+
+/// Who is hit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    /// Whoever holds the key at that moment; anybody, if nobody does.
+    Holder,
+    /// Anybody.
+    Any,
+}
+
+/// How often each is aimed at, against the other.
+const TARGETS: [(u64, Target); 2] = [(1, Target::Holder), (2, Target::Any)];
 
 /// Some rounds, and more of them until a kill has hit a holder.
 pub fn show<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
@@ -47,7 +60,7 @@ fn one<'a>(lab: &'a Lab<'a>, round: usize) -> Result<usize, Halt> {
         })
         .collect::<Result<Vec<_>, _>>()?;
     lab.meet(&mut gate, &mut workers)?;
-    let killed = let_fall(lab, &mut workers, &mut draws)?;
+    let killed = let_fall(lab, &key, &names, &mut workers, &mut draws)?;
     for worker in &workers {
         worker.go_on();
     }
@@ -73,6 +86,8 @@ fn one<'a>(lab: &'a Lab<'a>, round: usize) -> Result<usize, Halt> {
 /// Lets the faults fall; which workers were killed.
 fn let_fall(
     lab: &Lab<'_>,
+    key: &Key,
+    names: &[String],
     workers: &mut [Worker<'_>],
     draws: &mut Draws,
 ) -> Result<Vec<usize>, Halt> {
@@ -83,7 +98,12 @@ fn let_fall(
             lab.bench.pause()?;
         }
         let signal = draws.weighted(&WEIGHTS, Signal::SIGCONT);
-        let at = usize::try_from(draws.below(count)).unwrap_or(0);
+        let mut at = usize::try_from(draws.below(count)).unwrap_or(0);
+        if draws.weighted(&TARGETS, Target::Any) == Target::Holder {
+            let record = lab.record(key)?.filter(|record| record.lease_expires_at().is_some());
+            let holder = record.and_then(|it| names.iter().position(|name| *name == it.attempt_id));
+            at = holder.unwrap_or(at);
+        }
         if workers[at].has_ended()? {
             continue;
         }

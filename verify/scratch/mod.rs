@@ -89,8 +89,8 @@ pub fn make(location: &Location) -> Result<Made, Unusable> {
     match location {
         Location::Sqlite(at) => sqlite::make(at),
         Location::Postgres(at) => Err(Unusable {
-            message: format!("{}: this build of ctrlrun has no Postgres in it", at.redacted()),
-            hint: Some("use sqlite:PATH".to_owned()),
+            message: format!("{}: verify makes no scratch store on a server yet", at.redacted()),
+            hint: Some("verify a SQLite store: --store sqlite:PATH".to_owned()),
         }),
     }
 }
