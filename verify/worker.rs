@@ -108,10 +108,12 @@ impl<'a> Job<'a> {
             }
         }
         command
-            .arg("--store")
-            .arg(&self.store)
             .args(&self.words)
+            // Not as an argument: it may hold a password.
+            .env("CTRLRUN_STORE", &self.store)
             .env("CTRLRUN_SPOOL", self.spool.unwrap_or_else(|| lab.directory.join("spool")))
+            // What a killed one leaves behind goes with the lab.
+            .env("TMPDIR", &lab.directory)
             .env(rig::VARIABLE, lab.bench.rig_words(&self.rig))
             .env(rig::AT_VARIABLE, &self.rig_at)
             .stdin(Stdio::null())

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `shown` | what it shows and tells, and what it leaves alone |
 //! | `ended` | a verify that is killed, or told to end |
+//! | `server` | all of it on a Postgres server |
 //! | `rig` | what is done on purpose inside a worker, and the self-test |
 #![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails"))]
 #[path = "../common/mod.rs"]
@@ -13,4 +14,5 @@ mod wait;
 
 mod ended;
 mod rig;
+mod server;
 mod shown;

@@ -39,6 +39,7 @@ fn every_guarantee_holds_on_sqlite() {
     // Nine stop points, and at least one random kill.
     assert!(guarantees[3]["kills"].as_u64().unwrap() >= 10, "{:#}", guarantees[3]);
     assert!(guarantees[3]["detail"].as_str().unwrap().starts_with("longest wait"));
+    assert_eq!(fs::read_dir(env.path("tmp")).unwrap().count(), 0);
     assert!(out.stderr.starts_with("ctrlrun: verify: seed 7, "), "{}", out.stderr);
 }
 
@@ -109,7 +110,7 @@ fn a_configuration_that_cannot_be_used_is_told_and_ends_2() {
     let env = TestEnv::new();
     fs::write(env.path("here/file"), "").unwrap();
     let below = env.path("here/file/effects.db");
-    for store in [below.to_str().unwrap(), "", "mysql://host/db", "postgres://nowhere/db"] {
+    for store in [below.to_str().unwrap(), "", "mysql://host/db", "postgres://u@127.0.0.1:1/d"] {
         let out = verify(&env, &[&QUICK[..], &["--store", store]].concat());
         assert_eq!(out.code, Some(2), "{store:?}: {out:?}");
         assert!(!out.stderr.is_empty());

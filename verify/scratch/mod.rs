@@ -1,13 +1,19 @@
 //! The store that verify makes for itself and destroys (VER-2): where it is, and what only its own
 //! kind of store knows how to do. A further kind of store is a further implementation of [`Scratch`]
 //! and an arm of [`make`].
-pub mod sqlite;
+mod directory;
+mod postgres;
+mod sqlite;
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::Duration;
 
 use ctrlrun::plan::key::Key;
 use ctrlrun::store::Location;
+
+/// With no sign of life for so long a scratch store is dropped by whoever finds it (VER-2).
+const ABANDONED_AFTER: Duration = Duration::from_secs(3_600);
 
 /// A scratch store. Dropped, it is destroyed.
 pub trait Scratch: Send + Sync {
@@ -88,10 +94,7 @@ pub struct Unusable {
 pub fn make(location: &Location) -> Result<Made, Unusable> {
     match location {
         Location::Sqlite(at) => sqlite::make(at),
-        Location::Postgres(at) => Err(Unusable {
-            message: format!("{}: verify makes no scratch store on a server yet", at.redacted()),
-            hint: Some("verify a SQLite store: --store sqlite:PATH".to_owned()),
-        }),
+        Location::Postgres(at) => postgres::make(at),
     }
 }
 
@@ -102,5 +105,14 @@ pub fn argument(location: &Location) -> OsString {
         Location::Sqlite(at) if !at.network => at.path.clone().into(),
         Location::Sqlite(_) => location.to_string().into(),
         Location::Postgres(at) => at.url().into(),
+    }
+}
+
+/// How long something is ago, for a person.
+fn minutes(of: Duration) -> String {
+    match of.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..7_200 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3_600),
     }
 }
