@@ -7,13 +7,13 @@ pub fn show<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     let output = "what it printed";
     let job = || lab.run(&key).doing(["--print", output]);
     let first = job().end()?;
-    lab.ended(&key, &first, &[0]);
+    lab.ended(&key, &first, &[0])?;
     let again = job().end()?;
-    lab.ended(&key, &again, &[0]);
+    lab.ended(&key, &again, &[0])?;
     let replayed = again.stdout == first.stdout && !first.stdout.is_empty();
     lab.demand(replayed, || format!("{key}: its stored output was not replayed"));
     let refused = job().with(["--on-committed", "refuse"]).end()?;
-    lab.ended(&key, &refused, &[exit::COMMITTED]);
+    lab.ended(&key, &refused, &[exit::COMMITTED])?;
 
     let mut gate = lab.gate()?;
     let mut many = (0..lab.bench.sizes.processes)
@@ -22,7 +22,7 @@ pub fn show<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     lab.meet(&mut gate, &mut many)?;
     for mut worker in many {
         let ended = worker.end()?;
-        lab.ended(&key, &ended, &[0]);
+        lab.ended(&key, &ended, &[0])?;
     }
     lab.count_round();
     lab.executions(&key, 1)?;

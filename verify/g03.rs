@@ -20,7 +20,7 @@ pub fn show<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     lab.executions(&key, 1)?;
     hold.open();
     let ended = holder.end()?;
-    lab.ended(&key, &ended, &[0]);
+    lab.ended(&key, &ended, &[0])?;
     lab.executions(&key, 1)?;
     lab.stands(&key, "committed")
 }
@@ -32,10 +32,10 @@ fn contend<'a>(
 ) -> Result<(), Halt> {
     for _ in 0..3 {
         let refused = job().end()?;
-        lab.ended(key, &refused, &[exit::IN_PROGRESS]);
+        lab.ended(key, &refused, &[exit::IN_PROGRESS])?;
     }
     let skipped = job().with(["--on-running", "skip"]).end()?;
-    lab.ended(key, &skipped, &[0]);
+    lab.ended(key, &skipped, &[0])?;
     lab.demand(skipped.stderr.is_empty(), || format!("{key}: a skip was not silent"));
     lab.count_round();
     Ok(())

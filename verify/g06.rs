@@ -28,7 +28,7 @@ fn lapse<'a>(lab: &'a Lab<'a>, key: &Key, point: Point, ran: usize) -> Result<()
     look(lab, key)?;
     for _ in 0..2 {
         let refused = job().end()?;
-        lab.ended(key, &refused, &[exit::AMBIGUOUS]);
+        lab.ended(key, &refused, &[exit::AMBIGUOUS])?;
         lab.stands(key, "ambiguous")?;
     }
     look(lab, key)?;
@@ -44,11 +44,11 @@ fn overslept<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     let halted = holder.halted()?;
     lab.window("a holder that slept", halted);
     lab.until_lapsed(&key)?;
-    lab.ended(&key, &job().end()?, &[exit::AMBIGUOUS]);
+    lab.ended(&key, &job().end()?, &[exit::AMBIGUOUS])?;
     holder.go_on();
     // Whichever of "too late" and "no longer its own" it says: nothing was run.
     let nothing_run = [exit::STORE, exit::IN_PROGRESS, exit::AMBIGUOUS];
-    lab.ended(&key, &holder.end()?, &nothing_run);
+    lab.ended(&key, &holder.end()?, &nothing_run)?;
     lab.count_round();
     lab.executions(&key, 0)
 }

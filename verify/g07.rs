@@ -13,11 +13,11 @@ pub fn show<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
         let mut worker = lab.run(&key).rigged(faults).start()?;
         let ended = worker.end()?;
         lab.window(name, lab.fell(&worker));
-        lab.ended(&key, &ended, &[0]);
+        lab.ended(&key, &ended, &[0])?;
         lab.executions(&key, 1)?;
         lab.stands(&key, "committed")?;
         let again = lab.run(&key).end()?;
-        lab.ended(&key, &again, &[0]);
+        lab.ended(&key, &again, &[0])?;
         lab.executions(&key, 1)?;
         lab.count_round();
     }
@@ -30,6 +30,6 @@ pub fn show<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
         .start()?;
     let ended = worker.end()?;
     lab.window("a settle as FAILED", lab.fell(&worker));
-    lab.ended(&key, &ended, &[7]);
+    lab.ended(&key, &ended, &[7])?;
     lab.stands(&key, "failed")
 }

@@ -17,7 +17,7 @@ pub fn show<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     let mut worker = lab.run(&key).rigged("append:1:lose-request;append:2:refuse").start()?;
     let ended = worker.end()?;
     lab.window("swallowed", lab.fell(&worker));
-    lab.ended(&key, &ended, &[exit::INTEGRITY]);
+    lab.ended(&key, &ended, &[exit::INTEGRITY])?;
     lab.executions(&key, 0)
 }
 

@@ -34,7 +34,7 @@ fn one_attempt_id<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     let met = lab.meet(&mut gate, &mut many)?;
     lab.window("all were released together", met);
     for mut worker in many {
-        lab.ended(&key, &worker.end()?, &[0, exit::IN_PROGRESS]);
+        lab.ended(&key, &worker.end()?, &[0, exit::IN_PROGRESS])?;
     }
     lab.count_round();
     lab.executions(&key, 1)
@@ -51,10 +51,10 @@ fn another_reservation<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     let halted = first.halted()?;
     lab.window("a reservation with the same attempt id", halted);
     gate.open();
-    lab.ended(&key, &second.end()?, &[exit::IN_PROGRESS]);
+    lab.ended(&key, &second.end()?, &[exit::IN_PROGRESS])?;
     lab.executions(&key, 0)?;
     first.go_on();
-    lab.ended(&key, &first.end()?, &[0]);
+    lab.ended(&key, &first.end()?, &[0])?;
     lab.count_round();
     lab.executions(&key, 1)
 }
@@ -74,12 +74,12 @@ fn overslept<'a>(lab: &'a Lab<'a>, key: &Key, held_up: &str) -> Result<(), Halt>
     holder.go_on();
     let held_up = halted && holder.halted()?;
     lab.until_lapsed(key)?;
-    lab.ended(key, &job().end()?, &[exit::AMBIGUOUS]);
-    lab.ended(key, &lab.decide(key, "--not-executed", "a-person")?, &[0]);
-    lab.ended(key, &job().end()?, &[0]);
+    lab.ended(key, &job().end()?, &[exit::AMBIGUOUS])?;
+    lab.ended(key, &lab.decide(key, "--not-executed", "a-person")?, &[0])?;
+    lab.ended(key, &job().end()?, &[0])?;
     lab.window(format!("{key}: held up in time"), held_up && loading.elapsed() < lease);
     holder.go_on();
-    lab.ended(key, &holder.end()?, &[exit::IN_PROGRESS]);
+    lab.ended(key, &holder.end()?, &[exit::IN_PROGRESS])?;
     lab.count_round();
     lab.executions(key, 1)
 }
@@ -96,16 +96,16 @@ fn forgotten<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     let decided = contender.halted()?;
     holder.go_on();
     // It sees that it is too late, and that nothing ran: such a key may be forgotten.
-    lab.ended(&key, &holder.end()?, &[exit::IN_PROGRESS]);
+    lab.ended(&key, &holder.end()?, &[exit::IN_PROGRESS])?;
     let first = lab.record(&key)?.map_or(0, |record| record.attempt);
     lab.bench.scratch().forget(&key).map_err(Halt::Broke)?;
     let mut next = lab.run(&key).stopping_at(Point::AfterReserve).start()?;
     let again = next.halted()?;
     lab.window("the same revision of another row", reserved && decided && again);
     contender.go_on();
-    lab.ended(&key, &contender.end()?, &[exit::IN_PROGRESS]);
+    lab.ended(&key, &contender.end()?, &[exit::IN_PROGRESS])?;
     next.go_on();
-    lab.ended(&key, &next.end()?, &[0]);
+    lab.ended(&key, &next.end()?, &[0])?;
     let history = lab.evidence(&key)?.history;
     let later = |event: &Event| matches!(event, Event::Reserved(event) if event.attempt > first);
     let fenced = history.first().is_some_and(|row| later(&row.event));

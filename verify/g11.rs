@@ -13,13 +13,13 @@ pub fn show<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
         let mut worker = lab.run(&key).rigged(faults).start()?;
         let ended = worker.end()?;
         lab.window(name, lab.fell(&worker));
-        lab.ended(&key, &ended, &[exit::STORE]);
+        lab.ended(&key, &ended, &[exit::STORE])?;
         lab.executions(&key, 0)?;
         // Whatever the fault left is there, and nothing more.
         lab.stands(&key, state)?;
         // It is spooled that nothing ran: the next run delivers that, and runs.
         let next = lab.run(&key).end()?;
-        lab.ended(&key, &next, &[0]);
+        lab.ended(&key, &next, &[0])?;
         lab.executions(&key, 1)?;
         lab.stands(&key, "committed")?;
         lab.count_round();

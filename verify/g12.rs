@@ -37,18 +37,18 @@ pub fn show<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
 fn every_event<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     let key = lab.key("every-event")?;
     let job = || lab.run(&key).with(["--not-executed", "7"]).doing(["--exit", "7,1,0"]);
-    lab.ended(&key, &job().end()?, &[7]);
-    lab.ended(&key, &job().end()?, &[1]);
-    lab.ended(&key, &lab.decide(&key, "--not-executed", "a-person")?, &[0]);
-    lab.ended(&key, &lab.decide(&key, "--reopen", "another")?, &[0]);
-    lab.ended(&key, &lab.decide(&key, "--committed", "a-third")?, &[0]);
+    lab.ended(&key, &job().end()?, &[7])?;
+    lab.ended(&key, &job().end()?, &[1])?;
+    lab.ended(&key, &lab.decide(&key, "--not-executed", "a-person")?, &[0])?;
+    lab.ended(&key, &lab.decide(&key, "--reopen", "another")?, &[0])?;
+    lab.ended(&key, &lab.decide(&key, "--committed", "a-third")?, &[0])?;
     let lapsed = lab.key("lapsed")?;
     let mut holder =
         lab.run(&lapsed).with(["--lease", "1s"]).stopping_at(Point::AfterBegin).start()?;
     let killed = holder.halted()? && holder.kill()?;
     lab.window("a holder that was killed", killed);
     lab.until_lapsed(&lapsed)?;
-    lab.ended(&lapsed, &lab.run(&lapsed).end()?, &[exit::AMBIGUOUS]);
+    lab.ended(&lapsed, &lab.run(&lapsed).end()?, &[exit::AMBIGUOUS])?;
     lab.count_round();
     lab.executions(&key, 2)
 }
@@ -56,7 +56,7 @@ fn every_event<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
 /// Not one of the lab's keys: what is wrong with it is what is looked for.
 fn tampered<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     let key = Key::new("verify:tampered").map_err(|error| Halt::Broke(error.to_string()))?;
-    lab.ended(&key, &lab.run(&key).end()?, &[0]);
+    lab.ended(&key, &lab.run(&key).end()?, &[0])?;
     let wrong = || lab.evidence(&key).map(|evidence| violations(&evidence).len());
     let before = wrong()?;
     lab.bench.scratch().tamper(&key).map_err(Halt::Broke)?;

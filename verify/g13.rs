@@ -11,7 +11,7 @@ pub fn show<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
 fn operators<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     let key = lab.key("decided")?;
     let doubt = lab.run(&key).doing(["--exit", "1"]).end()?;
-    lab.ended(&key, &doubt, &[1]);
+    lab.ended(&key, &doubt, &[1])?;
     let revision = lab.record(&key)?.map_or(0, |record| record.revision);
     let mut gate = lab.gate()?;
     let mut many = (0..lab.bench.sizes.processes)
@@ -27,7 +27,7 @@ fn operators<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     let mut won = 0;
     for mut worker in many {
         let ended = worker.end()?;
-        lab.ended(&key, &ended, &[0, exit::REVISION]);
+        lab.ended(&key, &ended, &[0, exit::REVISION])?;
         won += usize::from(ended.code == Some(0));
     }
     lab.demand(won == 1, || format!("{key}: {won} people decided about one revision"));
@@ -40,9 +40,9 @@ fn runs<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     let key = lab.key("held-to")?;
     let job = || lab.run(&key).with(["--not-executed", "7"]).doing(["--exit", "7,0"]);
     let first = job().with(["--expect", "new"]).end()?;
-    lab.ended(&key, &first, &[7]);
+    lab.ended(&key, &first, &[7])?;
     let again = job().with(["--expect", "new"]).end()?;
-    lab.ended(&key, &again, &[exit::REVISION]);
+    lab.ended(&key, &again, &[exit::REVISION])?;
     let revision = lab.record(&key)?.map_or(0, |record| record.revision).to_string();
     let mut gate = lab.gate()?;
     let mut many = (0..lab.bench.sizes.processes)
@@ -52,7 +52,7 @@ fn runs<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     lab.window("all decided before one wrote", met);
     for mut worker in many {
         let ended = worker.end()?;
-        lab.ended(&key, &ended, &[0, exit::REVISION]);
+        lab.ended(&key, &ended, &[0, exit::REVISION])?;
     }
     lab.count_round();
     lab.executions(&key, 2)?;

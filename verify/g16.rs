@@ -36,7 +36,7 @@ fn away<'a>(lab: &'a Lab<'a>, key: &Key, faults: &str, stands: &str) -> Result<(
     let mut worker = job().rigged(faults).start()?;
     let ended = worker.end()?;
     lab.window(format!("{key}: the store was away at the settle"), lab.fell(&worker));
-    lab.ended(key, &ended, &[exit::NOT_RECORDED]);
+    lab.ended(key, &ended, &[exit::NOT_RECORDED])?;
     lab.stands(key, stands)?;
     let spooled = files(&spool);
     lab.demand(spooled.len() == 1, || format!("{key}: {} outcomes are spooled", spooled.len()));
@@ -47,7 +47,7 @@ fn away<'a>(lab: &'a Lab<'a>, key: &Key, faults: &str, stands: &str) -> Result<(
         job.spool = Some(spool.clone());
         job.end()
     };
-    lab.ended(key, &deliver()?, &[0]);
+    lab.ended(key, &deliver()?, &[0])?;
     lab.stands(key, "committed")?;
     lab.demand(files(&spool).is_empty(), || format!("{key}: it is still in the spool"));
     let once = lab.evidence(key)?.history;
@@ -55,7 +55,7 @@ fn away<'a>(lab: &'a Lab<'a>, key: &Key, faults: &str, stands: &str) -> Result<(
     for (path, bytes) in kept {
         fs::write(path, bytes).map_err(|error| broke("a spool file", &error))?;
     }
-    lab.ended(key, &deliver()?, &[0]);
+    lab.ended(key, &deliver()?, &[0])?;
     let twice = lab.evidence(key)?.history;
     lab.demand(once == twice, || format!("{key}: an outcome was delivered twice"));
     let committed = twice.iter().filter(|row| row.event.kind() == "committed").count();
@@ -70,7 +70,7 @@ fn back_in_time<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     let mut worker = lab.run(&key).rigged("append:3-6:fail").start()?;
     let ended = worker.end()?;
     lab.window("the store was away for a while", lab.fell(&worker));
-    lab.ended(&key, &ended, &[0]);
+    lab.ended(&key, &ended, &[0])?;
     lab.stands(&key, "committed")?;
     lab.count_round();
     lab.executions(&key, 1)

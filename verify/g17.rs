@@ -17,8 +17,8 @@ fn overslept<'a>(lab: &'a Lab<'a>, key: &Key) -> Result<Worker<'a>, Halt> {
     lab.window(format!("{key}: the holder was stopped"), halted);
     lab.until_ran(key, 1)?;
     lab.until_lapsed(key)?;
-    lab.ended(key, &lab.run(key).end()?, &[exit::AMBIGUOUS]);
-    lab.ended(key, &lab.decide(key, "--not-executed", "a-person")?, &[0]);
+    lab.ended(key, &lab.run(key).end()?, &[exit::AMBIGUOUS])?;
+    lab.ended(key, &lab.decide(key, "--not-executed", "a-person")?, &[0])?;
     Ok(holder)
 }
 
@@ -27,7 +27,7 @@ fn after_a_decision<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     let mut holder = overslept(lab, &key)?;
     lab.stands(&key, "failed")?;
     holder.go_on();
-    lab.ended(&key, &holder.end()?, &[exit::NOT_RECORDED]);
+    lab.ended(&key, &holder.end()?, &[exit::NOT_RECORDED])?;
     blocked(lab, &key)
 }
 
@@ -38,15 +38,15 @@ fn after_a_reservation<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     let halted = next.halted()?;
     lab.window("the next had only reserved", halted);
     holder.go_on();
-    lab.ended(&key, &holder.end()?, &[exit::NOT_RECORDED]);
+    lab.ended(&key, &holder.end()?, &[exit::NOT_RECORDED])?;
     next.go_on();
-    lab.ended(&key, &next.end()?, &[exit::AMBIGUOUS]);
+    lab.ended(&key, &next.end()?, &[exit::AMBIGUOUS])?;
     blocked(lab, &key)
 }
 
 fn blocked<'a>(lab: &'a Lab<'a>, key: &Key) -> Result<(), Halt> {
     lab.stands(key, "ambiguous")?;
-    lab.ended(key, &lab.run(key).end()?, &[exit::AMBIGUOUS]);
+    lab.ended(key, &lab.run(key).end()?, &[exit::AMBIGUOUS])?;
     let history = lab.evidence(key)?.history;
     let late = history.iter().any(|row| row.event.kind() == "late_outcome");
     lab.demand(late, || format!("{key}: the late word is not in the history"));

@@ -24,7 +24,7 @@ pub fn show<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     lab.until_ran(&key, 1)?;
     let killed = halted && holder.kill()?;
     lab.until_lapsed(&key)?;
-    lab.ended(&key, &job().end()?, &[exit::AMBIGUOUS]);
+    lab.ended(&key, &job().end()?, &[exit::AMBIGUOUS])?;
     let child = lab.ran(&key)?.first().and_then(|line| i32::try_from(line.pid).ok());
     let alive = child.is_some_and(|pid| kill(Pid::from_raw(pid), None).is_ok());
     lab.window("the old child was alive", killed && alive);
@@ -38,7 +38,7 @@ pub fn show<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     let history = lab.evidence(&key)?.history;
     let kept = history.last().is_some_and(|row| row.event.kind() == "probed");
     lab.demand(kept, || format!("{key}: the probe's answer is not in the history"));
-    lab.ended(&key, &job().end()?, &[exit::AMBIGUOUS]);
+    lab.ended(&key, &job().end()?, &[exit::AMBIGUOUS])?;
     lab.executions(&key, 1)?;
     hold.open();
 
@@ -47,7 +47,7 @@ pub fn show<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
         format!("{key}: a probe's \"yes\" was answered {answered:?}")
     });
     lab.stands(&key, "committed")?;
-    lab.ended(&key, &job().end()?, &[0]);
+    lab.ended(&key, &job().end()?, &[0])?;
     lab.count_round();
     lab.executions(&key, 1)
 }

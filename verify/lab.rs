@@ -51,6 +51,8 @@ pub enum Halt {
     Broke(String),
     /// A signal ended it.
     Stopped,
+    /// The store was too slow for this part to show anything; the doubt is recorded.
+    Slow,
 }
 
 /// See the module.
@@ -59,6 +61,8 @@ pub struct Lab<'a> {
     pub bench: &'a Bench,
     /// The guarantee.
     pub id: &'static str,
+    /// What its keys begin with.
+    name: String,
     /// Its own directory.
     pub directory: PathBuf,
     /// The scratch store, sound whatever the workers' stores are.
@@ -82,12 +86,13 @@ struct Findings {
 }
 
 impl<'a> Lab<'a> {
-    /// A lab for one guarantee.
+    /// A lab for one guarantee, for the first time, the second, and so on.
     ///
     /// # Errors
     /// [`Halt`]: verify cannot set itself up.
-    pub fn new(bench: &'a Bench, id: &'static str) -> Result<Self, Halt> {
-        let directory = bench.scratch().directory().join(id);
+    pub fn new(bench: &'a Bench, id: &'static str, time: u32) -> Result<Self, Halt> {
+        let name = if time == 1 { id.to_owned() } else { format!("{id}.{time}") };
+        let directory = bench.scratch().directory().join(&name);
         fs::create_dir_all(&directory).map_err(|error| broke("a lab's directory", &error))?;
         let options = Options::new(Mode::Write, WITHIN);
         let opened = open(bench.scratch().location(), &options)
@@ -95,6 +100,7 @@ impl<'a> Lab<'a> {
         Ok(Self {
             bench,
             id,
+            name,
             directory,
             store: opened.store,
             started: Instant::now(),
@@ -115,7 +121,7 @@ impl<'a> Lab<'a> {
     /// # Errors
     /// [`Halt`]: it cannot be one.
     pub fn key(&self, name: &str) -> Result<Key, Halt> {
-        let key = Key::new(format!("verify:{}:{name}", self.id))
+        let key = Key::new(format!("verify:{}:{name}", self.name))
             .map_err(|error| Halt::Broke(error.to_string()))?;
         self.findings().keys.insert(key.clone());
         Ok(key)
@@ -334,12 +340,14 @@ impl<'a> Lab<'a> {
         *self.findings().windows.entry(name.into()).or_default() += u32::from(hit);
     }
 
-    /// A worker must have ended with one of these codes. A store that did not answer in time shows
-    /// nothing, for or against: that is a doubt.
-    pub fn ended(&self, key: &Key, ended: &Ended, wanted: &[i32]) -> bool {
-        let right = ended.code.is_some_and(|code| wanted.contains(&code));
-        if right {
-            return true;
+    /// A worker must have ended with one of these codes.
+    ///
+    /// # Errors
+    /// [`Halt::Slow`] where the store did not answer in time: that shows nothing, for or against, and
+    /// neither would what comes after it.
+    pub fn ended(&self, key: &Key, ended: &Ended, wanted: &[i32]) -> Result<(), Halt> {
+        if ended.code.is_some_and(|code| wanted.contains(&code)) {
+            return Ok(());
         }
         let said = ended.stderr.lines().next().unwrap_or("").to_owned();
         let how = match (ended.code, ended.signal) {
@@ -350,10 +358,10 @@ impl<'a> Lab<'a> {
         let what = format!("{key}: {how} instead of {wanted:?} ({said})");
         if ended.code == Some(exit::STORE) {
             self.doubt(what);
-        } else {
-            self.violated(what);
+            return Err(Halt::Slow);
         }
-        false
+        self.violated(what);
+        Ok(())
     }
 
     /// So often it must have run, in all.
@@ -446,6 +454,17 @@ impl<'a> Lab<'a> {
 /// A guarantee's workload and claims, or a part of them.
 pub type Part = for<'a> fn(&'a Lab<'a>) -> Result<(), Halt>;
 
+/// Of two ends the one that is to be told: that a part was too slow hides no other.
+///
+/// # Errors
+/// That one.
+pub fn worst(one: Result<(), Halt>, other: Result<(), Halt>) -> Result<(), Halt> {
+    match one {
+        Ok(()) | Err(Halt::Slow) => other.and(one),
+        Err(Halt::Broke(_) | Halt::Stopped) => one,
+    }
+}
+
 /// Runs several parts of a guarantee at once; the first that broke is told.
 ///
 /// # Errors
@@ -456,7 +475,7 @@ pub fn together(lab: &Lab<'_>, parts: &[Part]) -> Result<(), Halt> {
         let mut all = Ok(());
         for part in running {
             let ended = part.join().unwrap_or_else(|_| Err(Halt::Broke("a part panicked".into())));
-            all = all.and(ended);
+            all = worst(all, ended);
         }
         all
     })

@@ -15,6 +15,7 @@
 //! | [`parsing`] | what is told of a command line that cannot be meant |
 mod access;
 mod bare;
+mod doctor;
 mod effects;
 mod error;
 mod help;
@@ -118,6 +119,7 @@ enum Command {
     Resolve(resolve::ResolveArgs),
     Init(init::InitArgs),
     Verify(verify::VerifyArgs),
+    Doctor(doctor::DoctorArgs),
     Help(help::HelpArgs),
     /// What verify's workers run
     #[command(name = "__execute", hide = true)]
@@ -202,6 +204,7 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::Resolve(args)) => resolve::resolve(&args, global),
         Some(Command::Init(args)) => init::init(&args, global),
         Some(Command::Verify(args)) => verify::verify(&args, global),
+        Some(Command::Doctor(args)) => doctor::doctor(&args, global),
         Some(Command::Help(args)) => help::help(&args),
         Some(Command::Execute(args)) => crate::verify::execute::execute(&args)
             .map(Exit)

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`location`] | where a store is, as a user writes it |
 //! | [`open`](mod@open) | opens one |
+//! | [`check`](mod@check) | what a person may ask of a store: is it well? |
 //! | [`row`], `columns` | a record as flat columns, the same on every store |
 //! | [`postgres`] | a server, for many hosts |
 //! | [`sqlite`] | the embedded store |
@@ -15,6 +16,7 @@
 //! | [`conformance`] | what every store must do |
 //! | [`faulty`] | a store that loses answers on purpose |
 //! | [`stop`] | named places where a process halts itself, for tests that kill it there |
+pub mod check;
 mod columns;
 pub mod conformance;
 pub mod faulty;

@@ -35,6 +35,8 @@ pub struct Options {
     pub tls: Option<ServerTls>,
     /// It is a standby that follows nobody: it answers reads and refuses writes.
     pub standby: bool,
+    /// The addresses it listens on; without any, 127.0.0.1.
+    pub listen: Option<String>,
     /// The folder with `postgres` and `initdb`; without one, the newest that is found.
     pub bin: Option<PathBuf>,
 }
@@ -204,6 +206,8 @@ impl Server {
             hand_over(&path);
         };
         let mut settings = options.settings.clone();
+        let listen = options.listen.as_deref().unwrap_or("127.0.0.1");
+        settings.push(format!("listen_addresses={listen}"));
         if !options.hba.is_empty() {
             write("pg_hba.conf", &(options.hba.join("\n") + "\n"), 0o600);
         }
@@ -235,7 +239,7 @@ impl Server {
         let log = fs::File::options().append(true).create(true).open(self.log_path()).unwrap();
         let mut command = as_owner(self.bin.join("postgres"));
         command.arg("-D").arg(self.data()).arg("-p").arg(self.port.to_string());
-        command.arg("-k").arg(self.folder.path()).arg("-h").arg("127.0.0.1");
+        command.arg("-k").arg(self.folder.path());
         // Shared memory in the data folder goes with it, whatever the server's end was.
         let own = [
             "shared_buffers=16MB",
@@ -259,7 +263,9 @@ impl Server {
     fn keep(&mut self, postmaster: u32) {
         let script = format!(
             "trap '' INT HUP TERM; read -r never; kill -9 {postmaster}; \
-             while kill -0 {postmaster} 2>&-; do sleep 0.1; done; sleep 1; rm -rf '{}'",
+             while kill -0 {postmaster} 2>&-; do sleep 0.1; done; sleep 1; \
+             segment=$(sed -n '7s/.* //p' '{0}/data/postmaster.pid'); \
+             [ -z \"$segment\" ] || ipcrm -m \"$segment\"; rm -rf '{0}'",
             self.folder.path().display()
         );
         let mut command = Command::new("/bin/sh");

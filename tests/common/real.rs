@@ -54,16 +54,20 @@ pub fn lines(at: &Place, name: &str) -> Vec<String> {
     text.lines().map(ToOwned::to_owned).collect()
 }
 
-/// A script that counts signals into `got`, one name a line, says `up`, and ends with 7 when
-/// `stop` is there.
+/// A script that counts signals into `got`, one name a line, writes its number to `up`, and ends
+/// with 7 when `stop` is there. No shell: one runs a trap when its foreground command is over, and
+/// of two signals that came until then it has seen one.
 pub fn counting(signals: &str) -> String {
-    let traps: String = signals
-        .split(' ')
-        .map(|name| format!("trap 'echo {name} >>$PLACE/got' {name}; "))
-        .collect();
-    format!(
-        "{traps} echo $$ >$PLACE/up; while [ -d $PLACE ] && [ ! -e $PLACE/stop ]; do sleep 0.01; done; exit 7"
-    )
+    let perl = r#"
+        for my $name (split / /, $ENV{SIGNALS}) {
+            $SIG{$name} = sub { open(my $to, ">>", "$ENV{PLACE}/got"); print $to "$name\n"; };
+        }
+        open(my $to, ">", "$ENV{PLACE}/up.new"); print $to "$$\n"; close $to;
+        rename "$ENV{PLACE}/up.new", "$ENV{PLACE}/up";
+        eval $ENV{ONCE} if $ENV{ONCE};
+        select(undef, undef, undef, 0.01) while -d $ENV{PLACE} && ! -e "$ENV{PLACE}/stop";
+        exit 7"#;
+    format!("SIGNALS='{signals}' exec perl -e '{perl}'")
 }
 
 /// Lets a counting script end.

@@ -124,13 +124,16 @@ fn a_signal_to_every_process_at_once_is_recorded_as_what_the_child_died_of() {
 fn a_script_that_signals_its_own_group_does_not_hear_it_twice() {
     // EXE-13. `trap 'kill 0' EXIT` is how scripts end what they have started.
     let at = Place::new(Kind::Sqlite);
-    let script = "trap 'echo TERM >>$PLACE/got' TERM; kill 0; kill -USR1 $PPID; exit 7";
-    let script = format!("trap 'echo USR1 >>$PLACE/got' USR1; {script}");
-    let session = Session::start(&at.run("k", &[], &script));
+    let mut run = at.run("k", &[], &counting("TERM USR1"));
+    let mut session = Session::start(run.env("ONCE", "kill TERM => 0"));
+    session.sees("it has heard itself", || lines(&at, "got") == ["TERM"]);
+    // What is passed on, is so before this.
+    nix::sys::signal::kill(Pid::from_raw(session.pid()), Signal::SIGUSR1).unwrap();
+    session.sees("it was passed on", || lines(&at, "got").contains(&"USR1".to_owned()));
+    stop(&at);
     let end = session.end();
     assert_eq!(end.code, Some(7), "{end:?}");
-    assert_eq!(lines(&at, "got").first().map(String::as_str), Some("TERM"));
-    assert_eq!(lines(&at, "got").iter().filter(|line| *line == "TERM").count(), 1);
+    assert_eq!(lines(&at, "got"), ["TERM", "USR1"]);
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn a_second_call_replays_in_a_strict_script(kind: Kind) {
     // Case 49; CLI-2, CLI-9
     let at = Place::new(kind);
     let script = format!(
-        "set -e; export CTRLRUN_STORE={} PLACE={}; R='ctrlrun run -k k'
+        "set -e; export CTRLRUN_STORE='{}' PLACE={}; R='ctrlrun run -k k'
          one() {{ $R -- sh -c '{}echo out; echo err >&2'; }}; one; one >\"$PLACE/second\"; echo after",
         at.store(),
         at.env.path("").display(),

@@ -190,8 +190,12 @@ fn arguments_and_environment_are_in_no_file_message_or_report(kind: Kind) {
     assert!(text(&shown["fingerprint"]).starts_with("sha256:"));
     // A run that holds: its log is there too.
     let holder = at.holder("h", &["--bind", secret]);
+    // On a server the store is its rows; bytes show as hexadecimal digits there.
+    let rows = at.dump();
+    assert!(rows.contains("executing") && !rows.contains("hush") && !rows.contains("68757368"));
     let mut seen = 0;
-    let mut open = vec![at.env.path("store"), at.env.path("home")];
+    let mut open = vec![at.env.path("home")];
+    open.extend(Some(at.env.path("store")).filter(|folder| folder.exists()));
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -205,7 +209,7 @@ fn arguments_and_environment_are_in_no_file_message_or_report(kind: Kind) {
             assert!(!found, "{} holds it", path.display());
         }
     }
-    assert!(seen >= 3, "{seen}");
+    assert!(seen >= if kind == Kind::Sqlite { 3 } else { 1 }, "{seen}");
     at.go();
     assert_eq!(holder.end().code, Some(0));
 }

@@ -1,5 +1,4 @@
 //! SIGKILL at every point of a run; what is left, and what it refuses.
-use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -129,20 +128,13 @@ fn stop_points_do_nothing_in_a_store_without_the_mark(kind: Kind) {
 
 fn t159_ambiguous_survives_a_restart_and_refuses(kind: Kind) {
     // T159; EFF-11
-    let at = Place::scratch(kind);
+    let at = Place::apart(kind);
     let script = [MARK, "exit 4"].concat();
     // Killed just after: nothing of it was tidied up.
     let holder = at.start(at.run("k", &[], &script).env("CTRLRUN_STOP_AT", "after-settle"));
     holder.stopped();
     holder.kill();
-    match kind {
-        Kind::Sqlite => {
-            // As a reboot does: the shared memory is gone, the log is there.
-            let mut index = at.file().into_os_string();
-            index.push("-shm");
-            fs::remove_file(index).unwrap();
-        }
-    }
+    at.home.restart();
     for _ in 0..2 {
         let refused = finish(&mut at.run("k", &[], &script));
         assert_eq!(refused.code, Some(76), "{refused:?}");

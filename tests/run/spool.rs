@@ -21,23 +21,16 @@ on_every_store!(
 /// How long the store is tried: a settle may take six times that, and no less than its lease.
 const SOON: [&str; 4] = ["--store-timeout", "200ms", "--lease", "2s"];
 
-/// What an operator may see instead of the store for a while.
-fn taken_away(at: &Place) -> PathBuf {
-    let away = at.env.path("away.db");
-    fs::rename(at.file(), &away).unwrap();
-    away
-}
-
 /// A run whose store is gone when its command ends, and comes back after.
 fn unrecorded(at: &Place, key: &str, end: &str) -> Output {
     let _ = fs::remove_file(at.env.path("go"));
     let before = at.marks();
     let run = at.start(&mut at.run(key, &SOON, &[MARK, HOLD, end].concat()));
     crate::at::until("it has marked", || at.marks() > before);
-    let away = taken_away(at);
+    at.home.away();
     at.go();
     let end = run.end();
-    fs::rename(away, at.file()).unwrap();
+    at.home.back();
     end
 }
 
@@ -191,10 +184,10 @@ fn a_spool_that_cannot_be_written_leaves_the_facts_on_stderr(kind: Kind) {
     let mut run = at.run("k", &SOON, &[MARK, HOLD].concat());
     let run = at.start(run.env("CTRLRUN_SPOOL", nowhere.join("spool")));
     crate::at::until("it has marked", || at.marks() == 1);
-    let away = taken_away(&at);
+    at.home.away();
     at.go();
     let end = run.end();
-    fs::rename(away, at.file()).unwrap();
+    at.home.back();
     assert_eq!(end.code, Some(74), "{end:?}");
     assert!(end.stderr.contains("warning") && end.stderr.contains("spool"), "{}", end.stderr);
     for fact in ["attempt 1", "exited 0", "reservation ", "outcome "] {
@@ -214,15 +207,7 @@ fn an_outcome_that_cannot_be_delivered_stops_only_its_own_key(kind: Kind) {
     let at = Place::new(kind);
     assert_eq!(unrecorded(&at, "k", "").code, Some(74));
     let file = spooled(&at);
-    match kind {
-        Kind::Sqlite => at
-            .connect()
-            .execute_batch(
-                "CREATE TRIGGER no BEFORE UPDATE ON effects WHEN new.effect_key='k'
-                 BEGIN SELECT RAISE(ABORT, 'not this one'); END",
-            )
-            .unwrap(),
-    }
+    at.home.refuse_updates_of("k");
     let end = finish(&mut at.run("k", &SOON, &[MARK, HOLD].concat()));
     assert_eq!(end.code, Some(69), "{end:?}");
     assert!(end.stderr.contains("nothing was run"), "{}", end.stderr);
@@ -296,11 +281,11 @@ fn no_store_is_made_beside_a_log_that_holds_commits() {
     // STO-7. A new database would take the log away, and with it the reservation in it.
     let at = Place::new(Kind::Sqlite);
     let run = at.holder("k", &SOON);
-    let away = taken_away(&at);
+    at.home.away();
     let made = at.ask(&["init"]);
     assert_eq!(made.code, Some(78), "{made:?}");
     assert!(made.stderr.contains("-wal"), "{}", made.stderr);
-    fs::rename(away, at.file()).unwrap();
+    at.home.back();
     at.go();
     assert_eq!(run.end().code, Some(0));
     assert_eq!((at.state("k").as_str(), at.marks()), ("committed", 1));

@@ -22,7 +22,7 @@ fn one<'a>(lab: &'a Lab<'a>, round: usize, at: &str) -> Result<(), Halt> {
     for mut worker in many {
         let ended = worker.end()?;
         // The winner, and whoever came when it was over, end 0.
-        lab.ended(&key, &ended, &[0, exit::IN_PROGRESS]);
+        lab.ended(&key, &ended, &[0, exit::IN_PROGRESS])?;
     }
     lab.executions(&key, 1)?;
     lab.stands(&key, "committed")?;

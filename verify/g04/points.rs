@@ -1,7 +1,7 @@
 //! The holder killed at every point that a run passes.
 use ctrlrun::store::stop::Point;
 
-use crate::verify::lab::{Halt, Lab, exit};
+use crate::verify::lab::{Halt, Lab, exit, worst};
 
 /// What the holder has left behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,8 @@ pub fn show<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
         let mut all = Ok(());
         for point in running {
             let ended = point.join();
-            all = all.and(ended.unwrap_or_else(|_| Err(Halt::Broke("a part panicked".into()))));
+            let ended = ended.unwrap_or_else(|_| Err(Halt::Broke("a part panicked".into())));
+            all = worst(all, ended);
         }
         all
     })
@@ -54,27 +55,27 @@ fn killed_at<'a>(lab: &'a Lab<'a>, point: Point) -> Result<(), Halt> {
     match left(point) {
         Left::Nothing => {
             lab.demand(ran == 0, || format!("{key}: it ran before it was reserved"));
-            lab.ended(&key, &at_once, &[0]);
+            lab.ended(&key, &at_once, &[0])?;
             lab.executions(&key, 1)?;
         }
         Left::Committed => {
-            lab.ended(&key, &at_once, &[0]);
+            lab.ended(&key, &at_once, &[0])?;
             lab.executions(&key, 1)?;
         }
         left @ (Left::Unrun | Left::Ran) => {
             // 76 only where the lease is over already, which the checker sees from the history.
-            lab.ended(&key, &at_once, &[exit::IN_PROGRESS, exit::AMBIGUOUS]);
+            lab.ended(&key, &at_once, &[exit::IN_PROGRESS, exit::AMBIGUOUS])?;
             lab.until_lapsed(&key)?;
             for _ in 0..2 {
-                lab.ended(&key, &job().end()?, &[exit::AMBIGUOUS]);
+                lab.ended(&key, &job().end()?, &[exit::AMBIGUOUS])?;
             }
             lab.stands(&key, "ambiguous")?;
             let before = usize::from(left == Left::Ran);
             lab.executions(&key, before)?;
             // A person has looked, and says what is so.
             let decision = if before == 0 { "--not-executed" } else { "--committed" };
-            lab.ended(&key, &lab.decide(&key, decision, "a-person")?, &[0]);
-            lab.ended(&key, &job().end()?, &[0]);
+            lab.ended(&key, &lab.decide(&key, decision, "a-person")?, &[0])?;
+            lab.ended(&key, &job().end()?, &[0])?;
             lab.executions(&key, 1)?;
         }
     }

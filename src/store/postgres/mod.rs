@@ -19,12 +19,14 @@
 //! | `transaction` | how a transaction of ours begins and ends |
 //! | `write` | one conditional write |
 //! | `read`, `list`, `cells` | what is read |
+//! | `doctor`, `probe` | what the server is like, and what it does in an experiment |
 //! | `error` | what errors mean |
 //! | [`faultproxy`] | a proxy that cuts, stalls or rewrites at one message, on purpose |
 mod cells;
 pub mod certificate;
 pub mod connect;
 pub mod conninfo;
+pub(crate) mod doctor;
 mod error;
 pub mod faultproxy;
 mod health;
@@ -35,6 +37,7 @@ mod list;
 mod open;
 pub mod params;
 pub mod passfile;
+mod probe;
 mod read;
 pub mod refusal;
 mod schema;
