@@ -7,7 +7,7 @@ use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use common::pgstore::{MARK, Stage, let_pass, store_at, wait_until};
 use common::postgres::{LONG, Options, link, server_with};
