@@ -18,7 +18,7 @@ use serde_json::Value;
 /// The three commits of a run: its number, the state that it writes.
 const COMMITS: [(u32, &str); 3] = [(1, "reserved"), (2, "executing"), (3, "committed")];
 
-const FLAGS: [&str; 4] = ["--lease", "2s", "--store-timeout", "2s"];
+const FLAGS: [&str; 4] = ["--lease", "4s", "--store-timeout", "4s"];
 
 #[test]
 fn t158_a_commit_that_landed_before_the_server_was_killed_costs_nothing() {
@@ -173,7 +173,7 @@ fn t158_a_server_that_is_killed_again_and_again_under_load_loses_and_repeats_not
             let from = Instant::now();
             server.kill9();
             // Once for longer than a lease lasts.
-            let for_long = if kill == KILLS / 2 { 3_000 } else { 0 };
+            let for_long = if kill == KILLS / 2 { 5_000 } else { 0 };
             let_pass(for_long + random.below(600));
             server.start();
             down.push((from, Instant::now()));

@@ -207,7 +207,7 @@ impl Stage {
     }
 }
 
-const LEASE: &str = "3s";
+const LEASE: &str = "4s";
 const HOLD: &str = "echo x >>marker; until [ -e go ]; do sleep 0.02; done";
 
 fn ended(child: Child) -> Output {

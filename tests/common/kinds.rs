@@ -99,6 +99,14 @@ impl Home {
         }
     }
 
+    /// Which kind it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::File(_) => Kind::Sqlite,
+            Self::Shared(_) | Self::Own(..) => Kind::Postgres,
+        }
+    }
+
     /// What `--store` takes.
     pub fn store(&self) -> String {
         let url =

@@ -18,14 +18,21 @@ on_every_store!(
     an_outcome_that_cannot_be_delivered_stops_only_its_own_key,
 );
 
-/// How long the store is tried: a settle may take six times that, and no less than its lease.
-const SOON: [&str; 4] = ["--store-timeout", "200ms", "--lease", "2s"];
+/// How long the store is tried: a settle may take six times that, and no less than its lease. On a busy
+/// machine a connection to a server takes longer than a file to open.
+fn soon(at: &Place) -> [&'static str; 4] {
+    let (within, lease) = match at.home.kind() {
+        Kind::Sqlite => ("200ms", "2s"),
+        Kind::Postgres => ("700ms", "3s"),
+    };
+    ["--store-timeout", within, "--lease", lease]
+}
 
 /// A run whose store is gone when its command ends, and comes back after.
 fn unrecorded(at: &Place, key: &str, end: &str) -> Output {
     let _ = fs::remove_file(at.env.path("go"));
     let before = at.marks();
-    let run = at.start(&mut at.run(key, &SOON, &[MARK, HOLD, end].concat()));
+    let run = at.start(&mut at.run(key, &soon(at), &[MARK, HOLD, end].concat()));
     crate::at::until("it has marked", || at.marks() > before);
     at.home.away();
     at.go();
@@ -62,7 +69,7 @@ fn an_outcome_that_the_store_never_took_is_delivered_once(kind: Kind) {
 
     let history = at.history("k");
     fs::copy(&copy, &file).unwrap();
-    let again = finish(&mut at.run("k", &SOON, &[MARK, HOLD, "echo out"].concat()));
+    let again = finish(&mut at.run("k", &soon(&at), &[MARK, HOLD, "echo out"].concat()));
     assert_eq!((again.code, again.stdout.as_str()), (Some(0), "out\n"), "{again:?}");
     assert!(!file.exists());
     assert_eq!(at.history("k"), history, "delivered twice");
@@ -79,7 +86,7 @@ fn a_spooled_outcome_that_comes_late_is_a_late_outcome(kind: Kind) {
     at.lapsed("k");
     at.resolve("k", "--not-executed");
     fs::rename(&aside, &file).unwrap();
-    let end = finish(&mut at.run("k", &SOON, &[MARK, HOLD].concat()));
+    let end = finish(&mut at.run("k", &soon(&at), &[MARK, HOLD].concat()));
     assert_eq!(end.code, Some(76), "{end:?}");
     assert_eq!(text(&at.show("k")["cause"]), "late_outcome");
     assert!(!file.exists());
@@ -118,7 +125,7 @@ fn what_was_spooled_elsewhere_is_delivered_too(kind: Kind) {
     let elsewhere = at.env.path(&format!("tmp/ctrlrun-{}/spool", nix::unistd::geteuid()));
     assert_eq!(at.spooled(&elsewhere).len(), 1);
     fs::remove_file(at.spool()).unwrap();
-    let end = finish(&mut at.run("k", &SOON, &[MARK, HOLD].concat()));
+    let end = finish(&mut at.run("k", &soon(&at), &[MARK, HOLD].concat()));
     assert_eq!(end.code, Some(0), "{end:?}");
     assert!(end.stderr.contains("k: its spooled outcome is recorded"), "{}", end.stderr);
     assert_eq!((at.spooled(&elsewhere).len(), at.marks()), (0, 1));
@@ -181,7 +188,7 @@ fn a_spool_that_cannot_be_written_leaves_the_facts_on_stderr(kind: Kind) {
     // A file where the directory would be: nobody can write there, not even root.
     let nowhere = at.env.path("file");
     fs::write(&nowhere, "").unwrap();
-    let mut run = at.run("k", &SOON, &[MARK, HOLD].concat());
+    let mut run = at.run("k", &soon(&at), &[MARK, HOLD].concat());
     let run = at.start(run.env("CTRLRUN_SPOOL", nowhere.join("spool")));
     crate::at::until("it has marked", || at.marks() == 1);
     at.home.away();
@@ -208,10 +215,10 @@ fn an_outcome_that_cannot_be_delivered_stops_only_its_own_key(kind: Kind) {
     assert_eq!(unrecorded(&at, "k", "").code, Some(74));
     let file = spooled(&at);
     at.home.refuse_updates_of("k");
-    let end = finish(&mut at.run("k", &SOON, &[MARK, HOLD].concat()));
+    let end = finish(&mut at.run("k", &soon(&at), &[MARK, HOLD].concat()));
     assert_eq!(end.code, Some(69), "{end:?}");
     assert!(end.stderr.contains("nothing was run"), "{}", end.stderr);
-    let end = finish(&mut at.run("other", &SOON, MARK));
+    let end = finish(&mut at.run("other", &soon(&at), MARK));
     assert_eq!(end.code, Some(0), "{end:?}");
     assert!(end.stderr.contains("warning: k: "), "{}", end.stderr);
     assert!(file.exists());
@@ -232,7 +239,7 @@ fn renamed(from: &Path, to: &Path) {
 fn t163_a_file_put_in_its_place_while_a_command_runs_takes_no_outcome() {
     // T163, case 63; STO-9, EXE-24, EXE-26
     let at = Place::new(Kind::Sqlite);
-    let first = at.holder("k", &SOON);
+    let first = at.holder("k", &soon(&at));
     let away = at.env.path("away.db");
     renamed(&at.file(), &away);
     assert_eq!(at.ask(&["init"]).code, Some(0));
@@ -255,7 +262,7 @@ fn t163_a_file_put_in_its_place_while_a_command_runs_takes_no_outcome() {
 
     renamed(&at.file(), &at.env.path("second.db"));
     renamed(&away, &at.file());
-    let end = finish(&mut at.run("k", &SOON, &[MARK, HOLD].concat()));
+    let end = finish(&mut at.run("k", &soon(&at), &[MARK, HOLD].concat()));
     assert_eq!(end.code, Some(0), "{end:?}");
     assert_eq!((at.state("k").as_str(), at.marks()), ("committed", 2));
 }
@@ -264,7 +271,7 @@ fn t163_a_file_put_in_its_place_while_a_command_runs_takes_no_outcome() {
 fn t163_a_file_put_in_its_place_between_reserve_and_begin_runs_nothing() {
     // T163; STO-9
     let at = Place::scratch(Kind::Sqlite);
-    let mut run = at.run("k", &SOON, MARK);
+    let mut run = at.run("k", &soon(&at), MARK);
     let run = at.start(run.env("CTRLRUN_STOP_AT", "after-reserve"));
     run.stopped();
     renamed(&at.file(), &at.env.path("away.db"));
@@ -280,7 +287,7 @@ fn t163_a_file_put_in_its_place_between_reserve_and_begin_runs_nothing() {
 fn no_store_is_made_beside_a_log_that_holds_commits() {
     // STO-7. A new database would take the log away, and with it the reservation in it.
     let at = Place::new(Kind::Sqlite);
-    let run = at.holder("k", &SOON);
+    let run = at.holder("k", &soon(&at));
     at.home.away();
     let made = at.ask(&["init"]);
     assert_eq!(made.code, Some(78), "{made:?}");
@@ -329,7 +336,7 @@ fn a_full_disk_runs_nothing_before_and_loses_nothing_after() {
     };
     let run = |key: &str, script: &str| {
         let mut command = at.env.command(["run", "-k", key, "--store"]);
-        command.arg(&store).args(SOON).args(["--", "sh", "-c", script]);
+        command.arg(&store).args(soon(&at)).args(["--", "sh", "-c", script]);
         // The spool's first place is on the full disk too.
         command.env("XDG_STATE_HOME", small.0.join("state"));
         finish(command.env("PLACE", at.env.path("")).env("SMALL", &small.0))
