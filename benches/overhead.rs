@@ -3,11 +3,14 @@
 //!
 //! ```text
 //! cargo bench --features bench --bench overhead [-- --pairs 300 --rows 0,1000,1000000]
+//! cargo bench --features bench --bench overhead -- --postgres [--pairs 300]
 //! ```
 //!
 //! Both run `true` on a new key in stores of their own, one after the other and in turn on a store
 //! of each size, so that what the machine does meanwhile meets all alike. It prints ratios and
 //! asserts nothing: the times are the machine's.
+mod server;
+
 use std::error::Error;
 use std::ffi::OsString;
 use std::fs;
@@ -46,8 +49,11 @@ struct Size {
 }
 
 fn main() -> Outcome<()> {
-    let (pairs, rows) = arguments()?;
+    let Arguments { pairs, rows, postgres } = arguments()?;
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    if postgres {
+        return server::measure(directory.path(), pairs);
+    }
     let mut sizes = Vec::new();
     for rows in rows {
         sizes.push(prepare(directory.path(), rows)?);
@@ -74,13 +80,20 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// `--pairs N` and `--rows N,N,...`; Cargo's own `--bench` is passed over.
-fn arguments() -> Outcome<(usize, Vec<u64>)> {
-    let (mut pairs, mut rows) = (300, vec![0, 1_000, 1_000_000]);
+struct Arguments {
+    pairs: usize,
+    rows: Vec<u64>,
+    postgres: bool,
+}
+
+/// `--pairs N`, `--rows N,N,...` and `--postgres`; Cargo's own `--bench` is passed over.
+fn arguments() -> Outcome<Arguments> {
+    let (mut pairs, mut rows, mut postgres) = (300, vec![0, 1_000, 1_000_000], false);
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--bench" => {}
+            "--postgres" => postgres = true,
             "--pairs" => pairs = args.next().ok_or("--pairs N")?.parse()?,
             "--rows" => {
                 let list = args.next().ok_or("--rows N,N")?;
@@ -89,7 +102,7 @@ fn arguments() -> Outcome<(usize, Vec<u64>)> {
             _ => return Err(format!("unknown argument {arg}").into()),
         }
     }
-    Ok((pairs, rows))
+    Ok(Arguments { pairs, rows, postgres })
 }
 
 /// Makes a store by `ctrlrun init`, fills it, and gives the floor program a copy.

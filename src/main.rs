@@ -10,5 +10,8 @@ mod cli;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ExitCode::from(cli::main(std::env::args_os()).0)
+    let run = || cli::main(std::env::args_os());
+    // A panic is a bug of ours. It unwinds, so that the store is closed on this way out as well.
+    let exit = std::panic::catch_unwind(run).unwrap_or_else(|_| cli::after_a_panic());
+    ExitCode::from(exit.0)
 }

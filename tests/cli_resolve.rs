@@ -30,7 +30,7 @@ fn field(env: &TestEnv, key: &str, name: &str) -> serde_json::Value {
 fn a_person_cannot_sign_as_a_probe() {
     // EFF-3: the row tells the one from the other by the name.
     let env = TestEnv::new();
-    let output = env.run(&[
+    let output = env.run([
         "resolve",
         "k",
         "--committed",

@@ -117,10 +117,11 @@ fn ending_twice_and_ending_what_has_ended_is_nothing() {
 
 #[test]
 fn one_child_does_not_know_anothers_descendants() {
+    // An orphan: it has become a child of this very process.
     let dir = tempfile::tempdir().expect("dir");
     let file = dir.path().join("pid");
     let mut with_family =
-        start(with_path(sh("sleep 1000 & echo $! >\"$F\"; exec sleep 1000"), "F", &file));
+        start(with_path(sh("(sleep 1000 & echo $! >\"$F\"); exec sleep 1000"), "F", &file));
     serve_until(&mut with_family, "a grandchild", || number_in(&file).is_some());
     assert!(run(sh("exit 0")).descendants_left.is_empty());
     stop(with_family);

@@ -12,7 +12,6 @@ use exec_support::{is_alive, number_in, until};
 use wrapper_process::{Wrapper, be_wrapper, counting, lines, send};
 
 #[test]
-#[ignore = "run by the other tests, as a process of its own"]
 fn wrapper() {
     be_wrapper();
 }
@@ -196,4 +195,24 @@ fn as_pid_1_it_collects_what_it_inherits_and_exits_as_a_shell_would_say() {
     let (status, end, _dir) = wrapper.end();
     assert!(end.contains("Signal { number: 15") && end.contains("descendants_left: []"), "{end}");
     assert_eq!(status.code(), Some(128 + 15));
+}
+
+#[test]
+fn what_was_inherited_before_is_no_descendant() {
+    // As PID 1 may have: a child of this process, made before it became the wrapper.
+    let shell = "sleep 1000 & echo $! >\"$WRAPPER_DIR/older\"; exec env --default-signal \"$@\"";
+    let through = ["setsid", "sh", "-c", shell, "sh"];
+    let hold = [("WRAPPER_HOLD", "1")];
+    let wrapper = Wrapper::through(&through, "exit 7", &hold, Stdio::null());
+    let older = wrapper.until_number("older");
+    // Start times are told in hundredths of a second.
+    let from = ctrlrun::exec::boottime();
+    until("a later time", || {
+        ctrlrun::exec::boottime() - from > std::time::Duration::from_millis(30)
+    });
+    wrapper.make("go");
+    let (_, end, _dir) = wrapper.end();
+    assert!(is_alive(older));
+    send(older, libc::SIGKILL);
+    assert!(end.contains("descendants_left: []"), "{end}");
 }

@@ -83,9 +83,16 @@ fn arguments_that_are_no_utf8_reach_it_unchanged() {
 
 #[test]
 fn our_environment_is_its_environment_with_what_is_added() {
-    let mut line = sh("echo \"$ADDED $HOME ${PATH:+path}\"; env | grep -c '^HOME='");
+    let mut line = sh("echo \"$ADDED $HOME ${PATH:+path}\"");
     line.env = vec![("ADDED".into(), "yes".into()), ("HOME".into(), "/else".into())];
-    assert_eq!(text(&run(line).stdout), "yes /else path\n1\n");
+    assert_eq!(text(&run(line).stdout), "yes /else path\n");
+    // Without a shell, which would hide a second one.
+    let mut line = sh("");
+    (line.program, line.args) = ("env".into(), Vec::new());
+    line.env = vec![("HOME".into(), "/else".into())];
+    let listed = text(&run(line).stdout);
+    let homes: Vec<&str> = listed.lines().filter(|l| l.starts_with("HOME=")).collect();
+    assert_eq!(homes, ["HOME=/else"]);
 }
 
 #[test]

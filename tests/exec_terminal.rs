@@ -20,7 +20,6 @@ use nix::pty::openpty;
 use wrapper_process::{Wrapper, be_wrapper, counting, lines, send};
 
 #[test]
-#[ignore = "run by the other tests, as a process of its own"]
 fn wrapper() {
     be_wrapper();
 }

@@ -412,6 +412,22 @@ fn a_settle_that_landed_unseen_ends_as_landed_though_the_record_moved_on() {
 }
 
 #[test]
+fn a_word_about_an_effect_that_is_gone_stays_in_the_spool_if_it_may_have_happened() {
+    // EXE-25: the store was restored while the child ran.
+    let mut world = World::started(&[]);
+    (world.record, world.history) = (None, Vec::new());
+    assert_eq!(spool(world.step(exited(0))).settle.verdict, Verdict::Committed);
+    let report = over(world.step(Came::Spooled(Ok(()))));
+    assert!(matches!(report.result, Outcome::NotRecorded { why: NotRecorded::Forgotten, .. }));
+    assert_eq!(report.spooled, Some(Ok(())), "and is not removed");
+    let mut world = World::started(&[]);
+    (world.record, world.history) = (None, Vec::new());
+    let report = over(world.step(exited(6)));
+    assert!(matches!(report.result, Outcome::NotRecorded { why: NotRecorded::Forgotten, .. }));
+    assert_eq!(report.spooled, None, "a word that nothing happened stands in nobody's way");
+}
+
+#[test]
 fn a_renewal_goes_on_beside_the_child() {
     // EXE-7
     let mut world = World::started(&[]);

@@ -124,15 +124,25 @@ fn each_command_asks_for_the_event_that_it_must_know() {
     let renew = Command::Renew { holder, lease: LEASE };
     for (command, ask) in [
         (reserving(), Ask::Nothing),
-        (begin(holder), Ask::Began(1)),
+        (begin(holder), Ask::Nothing),
         (renew, Ask::Nothing),
-        (settle(holder, outcome_id(7), Verdict::Failed), Ask::Outcome(outcome_id(7))),
+        (settle(holder, outcome_id(7), Verdict::Failed), Ask::Nothing),
         (not_executed(1), Ask::LastChange),
         (reopen, Ask::LastChange),
         (Command::Contend, Ask::Nothing),
         (probed, Ask::Last),
     ] {
         assert_eq!(load(Machine::new(command).step(Input::Start)), ask);
+    }
+    // A begin and a settle ask only where the record is not as they left it.
+    let stranger = Holder { reservation_id: write_id(99), ..holder };
+    for (command, ask) in [
+        (begin(holder), Ask::Began(1)),
+        (settle(stranger, outcome_id(7), Verdict::Failed), Ask::Outcome(outcome_id(7))),
+    ] {
+        let mut machine = Machine::new(command);
+        let _ = load(machine.step(Input::Start));
+        assert_eq!(load(machine.loaded_once(found(Some(executing())))), ask);
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Opened {
     pub place: Place,
     /// Whether it was made just now.
     pub created: bool,
+    /// What gives other users of it no more than they need.
+    pub grants: Option<String>,
     /// How long one command may take in all.
     pub within: Duration,
     deed: Deed,
@@ -176,7 +178,11 @@ pub fn open(global: &Global, place: Place, mode: Mode, deed: Deed) -> Result<Ope
             for warning in &opened.warnings {
                 global.note(&format!("warning: {}", clean(warning)));
             }
-            Ok(Opened { store: opened.store, created: opened.created, place, within, deed })
+            if let Some(warning) = place.exposed() {
+                global.note(&format!("warning: {warning}"));
+            }
+            let store::Opened { store, created, grants, .. } = opened;
+            Ok(Opened { store, created, grants, place, within, deed })
         }
         Err(error) if error.reason == Reason::Missing => Err(missing(&place, deed)),
         Err(error) => Err(CliError::could_not(&error, &place, deed)),

@@ -256,7 +256,7 @@ impl CliError {
     #[must_use]
     pub fn could_not(error: &CouldNot, place: &Place, deed: Deed) -> Self {
         let kind = match error.reason {
-            Reason::Busy | Reason::Unreachable => Kind::Store,
+            Reason::Busy | Reason::Unreachable | Reason::Moved => Kind::Store,
             Reason::Denied => Kind::Denied,
             Reason::Missing | Reason::Unfit => Kind::Config,
             Reason::Damaged => Kind::Internal,

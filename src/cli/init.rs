@@ -40,11 +40,14 @@ pub fn init(args: &InitArgs, global: &Global) -> Result<Exit, CliError> {
     let opened = open(global, place(global)?, mode, Deed::Change)?;
     let version = opened.store.identity().schema_version;
     if global.json {
-        let object = serde_json::json!({
+        let mut object = serde_json::json!({
             "store": opened.place.location.to_string(),
             "made": opened.created,
             "schema_version": version,
         });
+        if let Some(grants) = opened.grants {
+            object["grants"] = grants.into();
+        }
         let mut out = Answer::plain();
         out.put(|out| writeln!(out, "{object}"))?;
         out.end()?;
@@ -55,6 +58,11 @@ pub fn init(args: &InitArgs, global: &Global) -> Result<Exit, CliError> {
         } else {
             format!("{shown} is there already (schema version {version})")
         });
+        if let Some(grants) = opened.grants {
+            let mut out = Answer::plain();
+            out.put(|out| writeln!(out, "{grants}"))?;
+            out.end()?;
+        }
     }
     Ok(Exit::OK)
 }

@@ -15,6 +15,7 @@
 //! | [`parsing`] | what is told of a command line that cannot be meant |
 mod access;
 mod bare;
+mod doctor;
 mod effects;
 mod error;
 mod help;
@@ -34,6 +35,7 @@ mod values;
 mod which;
 
 use std::ffi::OsString;
+use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 use clap::{Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -115,6 +117,7 @@ enum Command {
     Output(output::OutputArgs),
     Resolve(resolve::ResolveArgs),
     Init(init::InitArgs),
+    Doctor(doctor::DoctorArgs),
     Help(help::HelpArgs),
 }
 
@@ -122,9 +125,7 @@ enum Command {
 #[must_use]
 pub fn main(words: impl IntoIterator<Item = OsString>) -> Exit {
     let words: Vec<OsString> = words.into_iter().collect();
-    let parsed =
-        command().try_get_matches_from(&words).and_then(|matches| Cli::from_arg_matches(&matches));
-    let cli = match parsed {
+    let cli = match parse(&words) {
         Ok(cli) => cli,
         Err(error) => return parsing::report(&error, &words),
     };
@@ -134,6 +135,49 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> Exit {
         error.report(json);
         error.exit()
     })
+}
+
+/// What is told after a bug of ours; the standard library has said where it was.
+#[must_use]
+pub fn after_a_panic() -> Exit {
+    say(
+        "internal error, a bug in ctrlrun: look at the effect (ctrlrun show KEY) before anything else",
+    );
+    error::Kind::Internal.exit()
+}
+
+/// Reads the command line.
+///
+/// `run` is what scripts call by the thousand, and most of what a run costs beside the database is
+/// the making of flags that it will not look at: so it gets a tree of its own, with the same words,
+/// and neither tree is taken down again, since this process is about to end anyway.
+fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
+    let is_run = words.get(1).is_some_and(|word| word == "run");
+    let tree = if is_run { OnlyRun::command() } else { Cli::command() };
+    let mut tree = ManuallyDrop::new(tree);
+    let mut matches = ManuallyDrop::new(tree.try_get_matches_from_mut(words)?);
+    if is_run {
+        let OnlyRun { global, command: RunCommand::Run(args) } =
+            OnlyRun::from_arg_matches_mut(&mut matches)?;
+        Ok(Cli { global, command: Some(Command::Run(args)) })
+    } else {
+        Cli::from_arg_matches_mut(&mut matches)
+    }
+}
+
+/// See [`parse`].
+#[derive(Debug, Parser)]
+#[command(name = "ctrlrun", version, disable_help_subcommand = true, max_term_width = 100)]
+struct OnlyRun {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: RunCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum RunCommand {
+    Run(Box<run::RunArgs>),
 }
 
 /// The tree of commands.
@@ -154,6 +198,7 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::Output(args)) => output::output(&args, global),
         Some(Command::Resolve(args)) => resolve::resolve(&args, global),
         Some(Command::Init(args)) => init::init(&args, global),
+        Some(Command::Doctor(args)) => doctor::doctor(&args, global),
         Some(Command::Help(args)) => help::help(&args),
     }
 }
@@ -178,8 +223,20 @@ fn existing_key(text: &str, deed: error::Deed) -> Result<ctrlrun::plan::key::Key
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     #[test]
     fn the_tree_of_commands_is_sound() {
         super::command().debug_assert();
+        super::OnlyRun::command().debug_assert();
+    }
+
+    #[test]
+    fn a_run_is_told_the_same_by_its_own_tree_as_by_the_whole() {
+        let help = |mut tree: clap::Command| {
+            tree.build();
+            tree.find_subcommand_mut("run").unwrap().render_long_help().to_string()
+        };
+        assert_eq!(help(super::OnlyRun::command()), help(super::Cli::command()));
     }
 }

@@ -1,5 +1,6 @@
 //! Where the spool is, and what is delivered from it before a command that writes (EXE-23, EXE-25).
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use ctrlrun::drive::deliver::{Delivery, deliver};
 use ctrlrun::drive::spool::{Spool, Spooled};
@@ -24,8 +25,20 @@ pub fn candidates() -> Vec<PathBuf> {
     let in_runtime =
         variable("XDG_RUNTIME_DIR").map(|dir| PathBuf::from(dir).join("ctrlrun/spool"));
     // A directory that all users share: with our number in its name.
-    let temporary = std::env::temp_dir().join(format!("ctrlrun-{}/spool", geteuid()));
-    in_state.into_iter().chain(in_runtime).chain([temporary]).collect()
+    let shared = std::env::temp_dir().join(format!("ctrlrun-{}", geteuid()));
+    let temporary = is_ours(&shared).then(|| shared.join("spool"));
+    in_state.into_iter().chain(in_runtime).chain(temporary).collect()
+}
+
+/// Whether nobody else has put a directory there, or may write to it: what is read from a spool is
+/// believed, and what is kept there is the command's output.
+fn is_ours(dir: &Path) -> bool {
+    match std::fs::symlink_metadata(dir) {
+        Ok(found) => {
+            found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o022 == 0
+        }
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
 }
 
 /// Delivers what is there; what is left under `key` stands in its way, and only in its.

@@ -55,6 +55,18 @@ impl Place {
         clean(&self.location.to_string()).into_owned()
     }
 
+    /// What to say of a password that every user of this host can read, as an argument is.
+    #[must_use]
+    pub fn exposed(&self) -> Option<&'static str> {
+        match &self.location {
+            Location::Postgres(at) if at.has_password() && self.why == Why::Flag => Some(
+                "the password in --store can be read by every user of this host; put it into \
+                 ~/.pgpass (mode 0600), or PGPASSWORD",
+            ),
+            Location::Sqlite(_) | Location::Postgres(_) => None,
+        }
+    }
+
     /// Why it is that one, for a person (STO-11).
     #[must_use]
     pub fn why(&self) -> &'static str {

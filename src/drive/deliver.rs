@@ -1,5 +1,5 @@
 //! Delivers what is in the spool, before a command that writes does its own work (EXE-25).
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::handle::{Call, handle};
@@ -17,7 +17,7 @@ pub enum Delivery {
     Recorded(Key),
     /// Its record had moved on: it is kept in the history as a late outcome.
     Late(Key),
-    /// Its effect was forgotten: nothing was created.
+    /// Its effect was forgotten, and by this word nothing had happened: nothing was created.
     Forgotten(Key),
     /// It could not be delivered, and stays in the spool: nothing may run under this key.
     Failed(Key, CouldNot),
@@ -53,6 +53,7 @@ fn one(
     };
     let key = undelivered.key.clone();
     let outcome_id = undelivered.settle.outcome_id;
+    let may_have_happened = undelivered.settle.verdict.may_have_happened();
     let done = handle(
         store,
         Call {
@@ -67,6 +68,9 @@ fn one(
     let delivery = match done {
         Done::Answered(answered) => match answered.answer.recorded() {
             Some(Recorded::Late) => Delivery::Late(key),
+            Some(Recorded::Forgotten) if may_have_happened => {
+                return Delivery::Failed(key, gone(&spool.path(outcome_id)));
+            }
             Some(Recorded::Forgotten) => Delivery::Forgotten(key),
             Some(Recorded::Ours) => Delivery::Recorded(key),
             None => {
@@ -79,4 +83,18 @@ fn one(
     };
     spool.discard(outcome_id);
     delivery
+}
+
+/// The store was restored from a backup, most likely: to drop this word would let the effect come
+/// about a second time.
+fn gone(file: &Path) -> CouldNot {
+    CouldNot {
+        reason: Reason::Damaged,
+        message: format!(
+            "it says that the effect may have happened, and the store has no such effect (was it \
+             restored from a backup?); if it is the file that is wrong, remove {}",
+            file.display()
+        ),
+        hint: None,
+    }
 }

@@ -18,7 +18,7 @@ use crate::exec::{
     Sink, Stdin, Waited,
 };
 use crate::plan::attempt::{Attempt, Came, Do, Order, Report, Undelivered};
-use crate::plan::effect::{Event, Holder};
+use crate::plan::effect::{Answer, Event, Holder, Record};
 use crate::plan::key::idempotency_key;
 use crate::plan::protocol::{Captured, Done, Handle, Step};
 use crate::plan::time::Moment;
@@ -54,6 +54,9 @@ pub struct Tools<'a> {
     pub spool: Option<&'a Spool>,
     /// Our signals, to be passed on to the child.
     pub signals: Option<&'a Signals>,
+    /// Is told once, while the child runs, that the record is no longer this attempt's own, and the
+    /// record that was found (EXE-9).
+    pub lost: &'a dyn Fn(Option<&Record>),
 }
 
 /// What came of an attempt, and of its child.
@@ -85,6 +88,8 @@ pub fn attempt(order: Order, command: &Command, tools: Tools<'_>) -> Ran {
             end: None,
             not_started: None,
             problems: Vec::new(),
+            told_lost: false,
+            rests_at: None,
         }
         .perform()
     })
@@ -103,7 +108,13 @@ struct Performer<'scope, 'env> {
     end: Option<ChildEnd>,
     not_started: Option<NotStarted>,
     problems: Vec<String>,
+    told_lost: bool,
+    /// When the store is told to rest, unless the child has ended by then.
+    rests_at: Option<Moment>,
 }
+
+/// A child that runs longer than this is not waited for with a connection held (PGS-5).
+const REST_AFTER: Duration = Duration::from_secs(1);
 
 /// A renewal beside the child.
 struct Renewal<'scope> {
@@ -116,6 +127,7 @@ impl Performer<'_, '_> {
     fn perform(mut self) -> Ran {
         let mut came = Came::Call;
         loop {
+            self.tell_if_lost(&came);
             came = match self.machine.step(came, host::now()) {
                 Do::Store(step) => self.store(step),
                 Do::Start { holder, proven_failures, not_after } => {
@@ -141,6 +153,16 @@ impl Performer<'_, '_> {
         }
     }
 
+    /// At once, and not at the end: somebody may wait for this command for hours (EXE-9).
+    fn tell_if_lost(&mut self, came: &Came) {
+        if let Came::Renewed(Done::Answered(answered)) = came
+            && answered.answer == Answer::Lost
+            && !std::mem::replace(&mut self.told_lost, true)
+        {
+            (self.tools.lost)(answered.record.as_ref());
+        }
+    }
+
     fn store(&mut self, step: Step) -> Came {
         let point = stops(&step);
         let scratch = self.tools.store.identity().scratch;
@@ -153,14 +175,17 @@ impl Performer<'_, '_> {
             // The attempt never hands out the last step of a write.
             Performed::Over(_) => Box::new(crate::plan::protocol::Input::Paused),
         };
-        if let Some((_, after)) = point {
+        if let Some((_, Some(after))) = point {
             stop::here(after, scratch);
         }
         Came::Store(answer)
     }
 
     fn start(&mut self, holder: Holder, proven_failures: u64, not_after: Moment) -> Came {
-        let said = match OutcomeFile::create(self.command.outcome_dir.as_deref()) {
+        // Another user's runtime directory, or one that is full, is no reason not to run.
+        let made = OutcomeFile::create(self.command.outcome_dir.as_deref())
+            .or_else(|_| OutcomeFile::create(None));
+        let said = match made {
             Ok(said) => said,
             Err(error) => {
                 let detail = format!("could not be started: no outcome file can be made: {error}");
@@ -177,6 +202,7 @@ impl Performer<'_, '_> {
             Ok(child) => {
                 self.child = Some(child);
                 self.said = Some(said);
+                self.rests_at = Some(host::now().plus(REST_AFTER));
                 stop::here(Point::Running, self.tools.store.identity().scratch);
                 Came::Started
             }
@@ -221,8 +247,16 @@ impl Performer<'_, '_> {
         let Some(child) = self.child.as_mut() else {
             return Came::Due;
         };
+        // The renewal has the store while it is at work.
+        let rests_at = self.rests_at.filter(|at| self.renewal.is_none() && *at < until);
         let wake = self.renewal.as_ref().map(|renewal| renewal.ended.as_fd());
-        match child.wait(Some(until.from_now(host::now())), wake) {
+        let now = host::now();
+        match child.wait(Some(rests_at.unwrap_or(until).from_now(now)), wake) {
+            Waited::TimeReached if rests_at.is_some() => {
+                self.tools.store.rest();
+                self.rests_at = None;
+                self.watch(until)
+            }
             Waited::TimeReached => Came::Due,
             Waited::Woken => self.join_renewal().unwrap_or(Came::Due),
             Waited::Ended(end) => {
@@ -240,7 +274,10 @@ impl Performer<'_, '_> {
     }
 
     fn child_ended(&mut self, mut end: ChildEnd) -> Came {
-        let said = self.said.take().map_or_else(Said::nothing, |file| said(&file));
+        let mut said = self.said.take().map_or_else(Said::nothing, |file| said(&file));
+        if end.ended_by_us {
+            said.notes.push("ctrlrun ended it: its record was no longer its own".to_owned());
+        }
         let captures = self.command.capture.is_some();
         let stdout = captures.then(|| captured(std::mem::take(&mut end.stdout)));
         let stderr = captures.then(|| captured(std::mem::take(&mut end.stderr)));
@@ -279,7 +316,10 @@ impl Performer<'_, '_> {
     fn join_renewal(&mut self) -> Option<Came> {
         let renewal = self.renewal.take()?;
         match renewal.thread.join() {
-            Ok(done) => Some(Came::Renewed(done)),
+            Ok(done) => {
+                self.rests_at = Some(host::now().plus(REST_AFTER));
+                Some(Came::Renewed(done))
+            }
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
@@ -302,14 +342,14 @@ impl Performer<'_, '_> {
     }
 }
 
-/// The stop points before and after a step of ours.
-fn stops(step: &Step) -> Option<(Point, Point)> {
+/// The stop points before and after a step of ours. What follows a begin has a point of its own.
+fn stops(step: &Step) -> Option<(Point, Option<Point>)> {
     let Step::Append { append, .. } = step else {
         return None;
     };
     match append.history.first().map(|row| &row.event) {
-        Some(Event::Reserved(_)) => Some((Point::BeforeReserve, Point::AfterReserve)),
-        Some(Event::Began(_)) => Some((Point::BeforeBegin, Point::BeforeBegin)),
+        Some(Event::Reserved(_)) => Some((Point::BeforeReserve, Some(Point::AfterReserve))),
+        Some(Event::Began(_)) => Some((Point::BeforeBegin, None)),
         _ => None,
     }
 }

@@ -21,7 +21,10 @@ const BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// The spool of one store, in a directory that it may share with those of other stores.
 #[derive(Debug, Clone)]
 pub struct Spool {
+    /// Where outcomes are kept.
     dir: PathBuf,
+    /// Where they may have been kept at another time, when `dir` could not be written.
+    others: Vec<PathBuf>,
     store_id: Uuid,
 }
 
@@ -45,7 +48,9 @@ impl Spool {
     #[must_use]
     pub fn find(candidates: &[PathBuf], store_id: Uuid) -> Option<Self> {
         let dir = candidates.iter().find(|dir| is_usable(dir))?.clone();
-        Some(Self { dir, store_id })
+        let absolute = candidates.iter().filter(|other| other.is_absolute() && **other != dir);
+        let others = absolute.cloned().collect();
+        Some(Self { dir, others, store_id })
     }
 
     /// Where it is.
@@ -54,53 +59,54 @@ impl Spool {
         &self.dir
     }
 
-    /// The file of an outcome.
+    /// The file of an outcome: where it is, or else where it would be.
     #[must_use]
     pub fn path(&self, outcome_id: OutcomeId) -> PathBuf {
-        self.dir.join(format!("{}-{}.json", self.store_id.simple(), outcome_id.0.simple()))
+        let name = self.name(outcome_id);
+        let mut paths = self.dirs().map(|dir| dir.join(&name));
+        paths.find(|path| path.exists()).unwrap_or_else(|| self.dir.join(&name))
     }
 
-    /// Writes an outcome to its file, durably.
+    fn name(&self, outcome_id: OutcomeId) -> String {
+        format!("{}-{}.json", self.store_id.simple(), outcome_id.0.simple())
+    }
+
+    fn dirs(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.dir).chain(&self.others)
+    }
+
+    /// Writes an outcome to its file, durably: in the first directory that takes it, for the disk
+    /// that is full may be that of the store and of the spool.
     ///
     /// # Errors
-    /// I/O; then there is no file.
+    /// I/O, as the first directory has it; then there is no file.
     pub fn keep(&self, undelivered: &Undelivered) -> io::Result<()> {
         let body = serde_json::to_string(undelivered).map_err(io::Error::other)?;
-        let path = self.path(undelivered.settle.outcome_id);
-        let aside = path.with_extension("new");
-        let written = self.write(&aside, &body).and_then(|()| {
-            fs::rename(&aside, &path)?;
-            File::open(&self.dir)?.sync_all()
-        });
-        if written.is_err() {
-            let _ = fs::remove_file(&aside);
+        let name = self.name(undelivered.settle.outcome_id);
+        let first = keep_in(&self.dir, &name, &body);
+        if first.is_ok() {
+            return first;
         }
-        written
-    }
-
-    fn write(&self, path: &Path, body: &str) -> io::Result<()> {
-        make(&self.dir)?;
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-        file.write_all(format!("{HEAD}{}\n{body}", checksum(body)).as_bytes())?;
-        file.sync_all()
+        let mut others = self.others.iter().filter(|dir| is_usable(dir));
+        if others.any(|dir| keep_in(dir, &name, &body).is_ok()) { Ok(()) } else { first }
     }
 
     /// Removes the file of an outcome that is recorded. Were that to fail, it is delivered once
     /// more, which records nothing twice.
     pub fn discard(&self, outcome_id: OutcomeId) {
-        let _ = fs::remove_file(self.path(outcome_id));
+        for dir in self.dirs() {
+            let _ = fs::remove_file(dir.join(self.name(outcome_id)));
+        }
     }
 
     /// What is in it for this store; damaged files are set aside by that, if `may_set_aside`.
     #[must_use]
     pub fn read(&self, may_set_aside: bool) -> Vec<Spooled> {
         let prefix = format!("{}-", self.store_id.simple());
-        let Ok(entries) = fs::read_dir(&self.dir) else {
-            return Vec::new();
-        };
-        let mut paths: Vec<PathBuf> = entries
-            .flatten()
+        let mut paths: Vec<PathBuf> = self
+            .dirs()
+            .flat_map(fs::read_dir)
+            .flat_map(Iterator::flatten)
             .filter(|entry| {
                 let name = entry.file_name();
                 let name = name.to_string_lossy();
@@ -111,6 +117,27 @@ impl Spool {
         paths.sort();
         paths.into_iter().filter_map(|path| read_one(path, may_set_aside)).collect()
     }
+}
+
+fn keep_in(dir: &Path, name: &str, body: &str) -> io::Result<()> {
+    let path = dir.join(name);
+    let aside = path.with_extension("new");
+    let written = write(dir, &aside, body).and_then(|()| {
+        fs::rename(&aside, &path)?;
+        File::open(dir)?.sync_all()
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&aside);
+    }
+    written
+}
+
+fn write(dir: &Path, path: &Path, body: &str) -> io::Result<()> {
+    make(dir)?;
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(format!("{HEAD}{}\n{body}", checksum(body)).as_bytes())?;
+    file.sync_all()
 }
 
 fn read_one(path: PathBuf, may_set_aside: bool) -> Option<Spooled> {

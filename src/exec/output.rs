@@ -24,14 +24,15 @@ use rustix::{
     fs::{FileType, OFlags, fcntl_getfl, fstat},
     io::{Errno, ioctl_fionread},
     net::{SendFlags, send},
+    process::getsid,
 };
 
 /// What is read at a time, in bytes.
 const CHUNK: usize = 64 * 1024;
 /// What a pipe that polls writable always has room for, in bytes.
 const PIPE_ROOM: usize = 4096;
-/// A terminal promises less; this is what the kernel itself calls "room", in bytes.
-const TERMINAL_ROOM: usize = 256;
+/// A terminal that polls writable promises no more, in bytes.
+const TERMINAL_ROOM: usize = 1;
 
 /// Where a captured stream is passed on to.
 #[derive(Debug)]
@@ -193,6 +194,15 @@ impl Stream {
         }
         let Some(pipe) = &self.pipe else { return };
         if self.buffer.is_empty() {
+            // Most commands say nothing: the end of the file needs no buffer.
+            if ioctl_fionread(pipe).is_ok_and(|bytes| bytes == 0) {
+                let mut probe = [0; 1];
+                return match rustix::io::read(pipe, &mut probe) {
+                    Ok(0) => self.pipe = None,
+                    Ok(_) => self.take(&probe),
+                    Err(_) => {}
+                };
+            }
             self.buffer = vec![0; CHUNK];
         }
         match rustix::io::read(pipe, &mut self.buffer[..CHUNK]) {
@@ -208,6 +218,15 @@ impl Stream {
                 self.pipe = None;
             }
         }
+    }
+
+    /// Bytes that came before there was a buffer.
+    fn take(&mut self, bytes: &[u8]) {
+        self.captured.push(bytes, self.cap);
+        self.buffer = vec![0; CHUNK];
+        self.buffer[..bytes.len()].copy_from_slice(bytes);
+        (self.from, self.to) = (0, bytes.len());
+        self.pass_on();
     }
 
     /// The sink is writable, or in trouble.
@@ -330,11 +349,15 @@ impl Writer {
         if fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK)) {
             return Way::Plain;
         }
-        fs::OpenOptions::new()
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-            .open(format!("/proc/self/fd/{}", fd.as_raw_fd()))
-            .map_or(Way::Polled(room), |file| Way::Private(file.into()))
+        let private = open_privately(&format!("/proc/self/fd/{}", fd.as_raw_fd()));
+        // After su(1) the terminal is another user's file, but still ours to speak to by this name.
+        let private = private.or_else(|_| match self.kind {
+            Kind::Terminal if is_controlling(fd) => open_privately("/dev/tty"),
+            Kind::Terminal | Kind::Pipe | Kind::Socket | Kind::Other => {
+                Err(io::ErrorKind::PermissionDenied.into())
+            }
+        });
+        private.map_or(Way::Polled(room), Way::Private)
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
@@ -356,6 +379,19 @@ impl Writer {
             Some(Way::Plain) | None => rustix::io::write(fd, bytes),
         }
     }
+}
+
+/// Another description of what is open already, so that "non-blocking" is ours alone.
+fn open_privately(path: &str) -> io::Result<OwnedFd> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    options.open(path).map(OwnedFd::from)
+}
+
+/// Whether this terminal is the one that /dev/tty stands for.
+fn is_controlling(terminal: BorrowedFd<'_>) -> bool {
+    let ours = getsid(None).map(|session| session.as_raw_pid());
+    nix::sys::termios::tcgetsid(terminal).is_ok_and(|session| ours == Ok(session.as_raw()))
 }
 
 #[cfg(test)]

@@ -92,7 +92,8 @@ impl Said {
                 "not-executed" => Statement::NotExecuted,
                 _ => match line.strip_prefix("# ") {
                     Some(note) => {
-                        said.notes.push(note.to_owned());
+                        // No text of a Postgres store may hold it, and a note must not cost the outcome.
+                        said.notes.push(note.replace('\0', "\u{fffd}"));
                         continue;
                     }
                     None => Statement::Unreadable(format!(
@@ -325,6 +326,7 @@ mod tests {
         }
         assert!(matches!(Said::read(b"\xff").statement, Statement::Unreadable(_)));
         assert_eq!(Said::read(b"# re_12\ncommitted\n# done\n").notes, ["re_12", "done"]);
+        assert_eq!(Said::read(b"# a\0b\n").notes, ["a\u{fffd}b"]);
     }
 
     #[test]

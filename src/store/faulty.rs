@@ -239,6 +239,10 @@ impl Store for Faulty {
     fn identity(&self) -> &Identity {
         self.inner.identity()
     }
+
+    fn rest(&self) {
+        self.inner.rest();
+    }
 }
 
 fn on_purpose(reason: Reason) -> CouldNot {

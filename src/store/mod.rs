@@ -8,15 +8,21 @@
 //! |---|---|
 //! | [`location`] | where a store is, as a user writes it |
 //! | [`open`](mod@open) | opens one |
-//! | [`row`] | a record as flat columns, the same on every store |
+//! | [`check`](mod@check) | what a person may ask of a store: is it well? |
+//! | [`row`], `columns` | a record as flat columns, the same on every store |
+//! | [`postgres`] | a server, for many hosts |
 //! | [`sqlite`] | the embedded store |
+//! | [`postgres`] | the store for many hosts; so far, connecting to it |
 //! | [`conformance`] | what every store must do |
 //! | [`faulty`] | a store that loses answers on purpose |
 //! | [`stop`] | named places where a process halts itself, for tests that kill it there |
+pub mod check;
+mod columns;
 pub mod conformance;
 pub mod faulty;
 pub mod location;
 pub mod open;
+pub mod postgres;
 pub mod row;
 pub mod sqlite;
 pub mod stop;
@@ -86,6 +92,10 @@ pub trait Store: Send + Sync {
 
     /// Which store this is.
     fn identity(&self) -> &Identity;
+
+    /// Gives up what is held between two verbs and costs others something, as a connection does; the
+    /// next verb gets it anew. Told while a child runs on and nothing is to be written for a while.
+    fn rest(&self) {}
 }
 
 /// Which store it is.

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::location::Location;
-use super::{Append, CouldNot, Reason, Store, sqlite};
+use super::{Append, CouldNot, Store, postgres, sqlite};
 
 /// What a store is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,21 +51,22 @@ pub struct Opened {
     pub warnings: Vec<String>,
     /// Whether it was made just now, by this call.
     pub created: bool,
+    /// The statements that give other users of it no more than they need, of a server's store that
+    /// was made or moved.
+    pub grants: Option<String>,
 }
 
 /// Opens the store at `location`.
 ///
 /// # Errors
-/// [`Reason::Missing`] where there is none (and `mode` does not make it), [`Reason::Unfit`] where
-/// it must not be used as it is, [`Reason::Denied`] and [`Reason::Unreachable`] as STO-11 tells
-/// them apart, [`Reason::Busy`] after `within`. Nothing ran, and nothing that was there is changed.
+/// [`Missing`](super::Reason::Missing) where there is none (and `mode` does not make it),
+/// [`Unfit`](super::Reason::Unfit) where it must not be used as it is,
+/// [`Denied`](super::Reason::Denied) and [`Unreachable`](super::Reason::Unreachable) as STO-11 tells
+/// them apart, [`Busy`](super::Reason::Busy) after `within`. Nothing ran, and nothing that was there is
+/// changed.
 pub fn open(location: &Location, options: &Options) -> Result<Opened, CouldNot> {
     match location {
         Location::Sqlite(at) => sqlite::open(at, options),
-        Location::Postgres(at) => Err(CouldNot {
-            reason: Reason::Unfit,
-            message: format!("{}: this build of ctrlrun has no Postgres in it", at.redacted()),
-            hint: Some("use sqlite:PATH".to_owned()),
-        }),
+        Location::Postgres(at) => postgres::open(at, options),
     }
 }

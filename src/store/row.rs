@@ -81,7 +81,7 @@ impl Row {
             record_version: integer("record_version", record.revision)?,
             write_id: record.write_id.0,
             reservation_id: record.reservation_id.0,
-            state: state_name(&record.state).to_owned(),
+            state: record.state.name().to_owned(),
             first_attempt: integer("first_attempt", record.first_attempt)?,
             attempt: integer("attempt", record.attempt)?,
             attempt_id: record.attempt_id.clone(),
@@ -90,7 +90,7 @@ impl Row {
             arguments: i64::from(record.request.arguments),
             command: record.request.command.as_deref().map(words).transpose()?,
             lease_expires_at: record.lease_expires_at().map(|at| at.0),
-            cause: cause_of(&record.state).map(|cause| cause_name(cause).to_owned()),
+            cause: cause_of(&record.state).map(|cause| cause.name().to_owned()),
             reaped: matches!(record.state, State::Ambiguous { reaped: true, .. }),
             in_doubt: record.in_doubt,
             doubted: record.doubted,
@@ -257,18 +257,6 @@ impl EventRow {
     }
 }
 
-/// The state's stored name.
-#[must_use]
-pub fn state_name(state: &State) -> &'static str {
-    match state {
-        State::Reserved { .. } => "reserved",
-        State::Executing { .. } => "executing",
-        State::Committed { .. } => "committed",
-        State::Failed { .. } => "failed",
-        State::Ambiguous { .. } => "ambiguous",
-    }
-}
-
 /// The stream's stored name.
 #[must_use]
 pub fn stream_name(stream: Stream) -> &'static str {
@@ -286,18 +274,6 @@ fn cause_of(state: &State) -> Option<Cause> {
         | State::Executing { .. }
         | State::Committed { .. }
         | State::Failed { .. } => None,
-    }
-}
-
-fn cause_name(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Lapsed => "lapsed",
-        Cause::Exit => "exit",
-        Cause::Signal => "signal",
-        Cause::Timeout => "timeout",
-        Cause::Contradiction => "contradiction",
-        Cause::LateOutcome => "late_outcome",
-        Cause::Reopened => "reopened",
     }
 }
 

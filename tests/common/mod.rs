@@ -1,4 +1,5 @@
-//! What tests share. [`store`] makes stores, [`fill`] puts effects into them.
+//! What tests share. [`store`] and [`pgstore`] make stores, [`fill`] puts effects into them,
+//! [`postgres`] and [`pgbouncer`] start servers.
 //!
 //! Here: a hermetic place for the built binary, with its own HOME and state, a cleared environment, a
 //! fixed language and time zone. Nothing of whoever runs the tests gets in, and nothing gets out.
@@ -11,6 +12,9 @@
 #![allow(dead_code, reason = "each test file uses some of it")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 pub mod fill;
+pub mod pgbouncer;
+pub mod pgstore;
+pub mod postgres;
 pub mod store;
 
 use std::ffi::OsStr;

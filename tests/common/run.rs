@@ -18,6 +18,11 @@ use serde_json::Value;
 
 use crate::common::{BINARY, Output, TestEnv, finish};
 
+#[path = "kinds.rs"]
+mod kinds;
+pub(crate) use kinds::on_every_store;
+pub use kinds::{Home, Kind};
+
 /// No condition takes longer, on however busy a machine.
 pub const BOUND: Duration = Duration::from_secs(60);
 
@@ -27,32 +32,12 @@ pub const MARK: &str = r#"echo "$CTRLRUN_ATTEMPT" >>"$PLACE/marker"; "#;
 /// A line of a script: waits until the test says go, or its place is gone.
 pub const HOLD: &str = r#"while [ -d "$PLACE" ] && [ ! -e "$PLACE/go" ]; do sleep 0.02; done; "#;
 
-/// The kinds of store that there are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// The embedded one.
-    Sqlite,
-}
-
-/// Makes a test of each kind of store out of each function that takes a [`Kind`].
-macro_rules! on_every_store {
-    ($($name:ident),* $(,)?) => {
-        mod sqlite {
-            $(
-                #[test]
-                fn $name() {
-                    super::$name(crate::at::Kind::Sqlite);
-                }
-            )*
-        }
-    };
-}
-pub(crate) use on_every_store;
-
 /// A place of its own with a named store in it.
 pub struct Place {
     /// The surroundings of every process.
     pub env: TestEnv,
+    /// Where its store is.
+    pub home: Home,
     store: String,
     started: Cell<u32>,
 }
@@ -60,23 +45,24 @@ pub struct Place {
 impl Place {
     /// A place with a new store.
     pub fn new(kind: Kind) -> Self {
-        Self::with(kind, &[])
+        let env = TestEnv::new();
+        Self::with(Home::new(kind, &env), env, &[])
     }
 
     /// A place whose store carries the mark of a scratch store, in which stop points work (STO-12).
     pub fn scratch(kind: Kind) -> Self {
-        Self::with(kind, &["--scratch"])
+        let env = TestEnv::new();
+        Self::with(Home::new(kind, &env), env, &["--scratch"])
     }
 
-    fn with(kind: Kind, flags: &[&str]) -> Self {
+    /// A scratch store in something of its own, so that it can be restarted.
+    pub fn apart(kind: Kind) -> Self {
         let env = TestEnv::new();
-        let store = match kind {
-            Kind::Sqlite => {
-                fs::create_dir(env.path("store")).unwrap();
-                env.path("store/effects.db").to_str().unwrap().to_owned()
-            }
-        };
-        let place = Self { env, store, started: Cell::new(0) };
+        Self::with(Home::own(kind, &env), env, &["--scratch"])
+    }
+
+    fn with(home: Home, env: TestEnv, flags: &[&str]) -> Self {
+        let place = Self { env, store: home.store(), home, started: Cell::new(0) };
         let made = finish(place.ctrlrun(&["init"]).args(flags));
         assert_eq!(made.code, Some(0), "{made:?}");
         place
@@ -89,7 +75,7 @@ impl Place {
 
     /// The file of an embedded store.
     pub fn file(&self) -> PathBuf {
-        self.store.clone().into()
+        self.home.file()
     }
 
     /// Where the spool is, unless a test says otherwise.
@@ -210,20 +196,7 @@ impl Place {
 
     /// Every row of every table.
     pub fn dump(&self) -> String {
-        let store = self.connect();
-        let mut dump = String::new();
-        for table in ["store", "effects", "history", "output"] {
-            let mut rows =
-                store.prepare(&format!("SELECT * FROM {table} ORDER BY 1, 2, 3")).unwrap();
-            let columns = rows.column_count();
-            let mut rows = rows.query([]).unwrap();
-            while let Some(row) = rows.next().unwrap() {
-                let cells: Vec<rusqlite::types::Value> =
-                    (0..columns).map(|at| row.get_unwrap(at)).collect();
-                dump.push_str(&format!("{table}: {cells:?}\n"));
-            }
-        }
-        dump
+        self.home.dump()
     }
 
     /// A connection of another program to an embedded store.

@@ -93,7 +93,7 @@ impl Wrapper {
         command
             .args(&through[1..])
             .arg(env::current_exe().expect("this binary"))
-            .args(["--ignored", "--exact", "wrapper", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "wrapper", "--nocapture", "--test-threads=1"])
             .env("WRAPPER_SCRIPT", script)
             .env("WRAPPER_DIR", dir.path())
             .envs(env.iter().copied())

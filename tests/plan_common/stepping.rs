@@ -50,6 +50,16 @@ impl Machine {
     /// A load's answer, with the next `write_id` to be drawn: 0x1001, 0x1002, ...
     pub fn loaded(&mut self, found: Found) -> Step {
         self.drawn += 1;
+        let step = self.loaded_once(found.clone());
+        if matches!(step, Step::Load { .. }) {
+            // The history has a say: the same once more, with the event.
+            return self.loaded_once(found);
+        }
+        step
+    }
+
+    /// One load's answer.
+    pub fn loaded_once(&mut self, found: Found) -> Step {
         self.step(Input::Loaded(Ok(found), write_id(self.drawn)))
     }
 

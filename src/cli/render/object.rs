@@ -8,7 +8,6 @@ use uuid::Uuid;
 
 use super::event::began;
 use super::next::next;
-use super::state::{cause, word};
 use super::text::rfc3339;
 use crate::cli::which::Place;
 
@@ -55,13 +54,13 @@ impl<'a> Object<'a> {
         let resolution = record.resolution.as_ref();
         let began = shown.began.as_ref().and_then(began);
         let cause = if let State::Ambiguous { cause: why, .. } = record.state {
-            Some(cause(why))
+            Some(why.name())
         } else {
             None
         };
         Self {
             key: record.key.as_str(),
-            state: word(record.state),
+            state: record.state.name(),
             revision: record.revision,
             attempt: record.attempt,
             attempt_id: &record.attempt_id,

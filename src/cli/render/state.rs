@@ -17,18 +17,6 @@ pub fn name(state: State) -> &'static str {
     }
 }
 
-/// The state as JSON and filters spell it (CLI-17).
-#[must_use]
-pub fn word(state: State) -> &'static str {
-    match state {
-        State::Reserved { .. } => "reserved",
-        State::Executing { .. } => "executing",
-        State::Committed { .. } => "committed",
-        State::Failed { .. } => "failed",
-        State::Ambiguous { .. } => "ambiguous",
-    }
-}
-
 /// What it means, in words (CLI-2).
 #[must_use]
 pub fn gloss(record: &Record, now: Timestamp) -> &'static str {
@@ -70,20 +58,6 @@ pub fn style(record: &Record, now: Timestamp) -> Style {
         State::Failed { .. } => AnsiColor::Yellow,
     };
     colour.on_default().bold()
-}
-
-/// The cause of an ambiguity as it is stored.
-#[must_use]
-pub fn cause(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Lapsed => "lapsed",
-        Cause::Exit => "exit",
-        Cause::Signal => "signal",
-        Cause::Timeout => "timeout",
-        Cause::Contradiction => "contradiction",
-        Cause::LateOutcome => "late_outcome",
-        Cause::Reopened => "reopened",
-    }
 }
 
 /// Why it stands so, in one line of safe text.

@@ -17,6 +17,7 @@ mod request;
 mod status;
 mod tell;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ctrlrun::drive::host;
@@ -26,7 +27,7 @@ use ctrlrun::drive::spool::Spool;
 use ctrlrun::exec::{Signals, die_of_signal};
 use ctrlrun::plan::again::Again;
 use ctrlrun::plan::attempt::{Order, Outcome};
-use ctrlrun::plan::effect::{Refusal, Verdict};
+use ctrlrun::plan::effect::{Record, Refusal, Verdict};
 use ctrlrun::plan::expect::StreamState;
 use ctrlrun::store::stop;
 use uuid::Uuid;
@@ -51,7 +52,7 @@ const STOP_VARIABLE: &str = "CTRLRUN_STOP_AT";
 /// # Errors
 /// Every refusal, and every outcome but COMMITTED.
 pub fn run(args: RunArgs, global: &Global) -> Result<Exit, CliError> {
-    let mut report = Report::open(args.report.as_deref())?;
+    let mut report = Report::open(args.report.as_deref(), &args.key)?;
     let end = go(&args, global, &mut report);
     report.write(&end, global);
     match end.status {
@@ -118,8 +119,13 @@ fn try_go(args: &RunArgs, global: &Global, report: &mut Report) -> Result<End, C
              take will be told here only",
         ),
     }
-    let tools =
-        Tools { store: opened.store.as_ref(), spool: spool.as_ref(), signals: Some(&signals) };
+    let lost = |record: Option<&Record>| global.note(&tell::lost(&asked, record));
+    let tools = Tools {
+        store: opened.store.as_ref(),
+        spool: spool.as_ref(),
+        signals: Some(&signals),
+        lost: &lost,
+    };
     let command = command(args);
     let persisted = persist(
         args.expect,
@@ -208,8 +214,21 @@ fn command(args: &RunArgs) -> Command {
         capture: args.capture.bytes(),
         timeout: args.timeout,
         kill_after: args.kill_after,
-        outcome_dir: None,
+        outcome_dir: outcome_dir(),
     }
+}
+
+/// Where the outcome file is made: where the user says by TMPDIR, else in memory if there is such a
+/// place, since it need not outlive this process, and a file on a disk costs a run noticeably.
+fn outcome_dir() -> Option<PathBuf> {
+    let variable = |name: &str| {
+        let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
+        Some(PathBuf::from(value))
+    };
+    variable("TMPDIR")
+        .or_else(|| variable("XDG_RUNTIME_DIR"))
+        .or_else(|| Some(PathBuf::from("/dev/shm")))
+        .filter(|dir| dir.is_dir())
 }
 
 fn tell_between(between: &Between<'_>, asked: &Asked, opened: &Opened, global: &Global) {

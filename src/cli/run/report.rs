@@ -27,7 +27,8 @@ use crate::cli::terminal::say;
 pub struct Report {
     file: Option<File>,
     began: Instant,
-    key: Option<String>,
+    /// As it was given, until it is read.
+    key: String,
     object: Option<Value>,
     ran: bool,
     replayed: bool,
@@ -40,7 +41,7 @@ impl Report {
     ///
     /// # Errors
     /// 66 if it cannot be opened.
-    pub fn open(path: Option<&Path>) -> Result<Self, CliError> {
+    pub fn open(path: Option<&Path>, key: &str) -> Result<Self, CliError> {
         let open = |path: &Path| {
             OpenOptions::new().write(true).create(true).truncate(true).open(path).map_err(|error| {
                 let path = path.to_string_lossy();
@@ -52,7 +53,7 @@ impl Report {
         Ok(Self {
             file: path.map(open).transpose()?,
             began: Instant::now(),
-            key: None,
+            key: key.to_owned(),
             object: None,
             ran: false,
             replayed: false,
@@ -63,7 +64,7 @@ impl Report {
 
     /// The effect it is about.
     pub fn about(&mut self, key: &Key) {
-        self.key = Some(key.as_str().to_owned());
+        key.as_str().clone_into(&mut self.key);
     }
 
     /// A refusal before any attempt.

@@ -76,6 +76,20 @@ pub fn live(asked: &Asked, opened: &Opened, ran: &Ran) -> String {
     told.rsplit_once("nothing was run: ").map_or(told, |(_, what)| what).to_owned()
 }
 
+/// While the command runs: the record is no longer this attempt's own (EXE-9).
+#[must_use]
+pub fn lost(asked: &Asked, record: Option<&Record>) -> String {
+    let key = clean(asked.key.as_str());
+    let how = record.map_or("it is gone".to_owned(), |record| {
+        let state = crate::cli::render::state::name(record.state);
+        format!("attempt {} stands {state}", record.attempt)
+    });
+    format!(
+        "{key}: its record is no longer its own ({how}); what comes of the command is kept as a late \
+         outcome"
+    )
+}
+
 /// How the child ended, or why it was not started, in one line of safe text.
 #[must_use]
 pub fn ending(ran: &Ran) -> String {
@@ -200,12 +214,20 @@ fn not_recorded(
                 None => error,
             }
         }
-        NotRecorded::Forgotten => CliError::new(
-            kind,
-            format!(
-                "{is}, but the store has forgotten this key meanwhile: its outcome is recorded nowhere"
-            ),
-        ),
+        NotRecorded::Forgotten => {
+            let told = CliError::new(
+                kind,
+                format!("{is}, but the store has no such effect any more (was it restored from a backup?)"),
+            )
+            .fact(format!("store: {}", opened.place.named()));
+            match (&ran.report.spooled, spool) {
+                (Some(Ok(())), Some(spool)) => told.fact(format!(
+                    "kept in {}: nothing runs under this key while that file is there",
+                    clean(&spool.path(undelivered.settle.outcome_id).to_string_lossy())
+                )),
+                _ => told,
+            }
+        }
         NotRecorded::Store(error) => {
             let message = format!("{is}, but the store did not take it: {}", clean(&error.message));
             let told =

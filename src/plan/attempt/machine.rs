@@ -9,7 +9,7 @@ use crate::plan::effect::{
 use crate::plan::expect::StreamState;
 use crate::plan::key::Key;
 use crate::plan::protocol::{
-    Answered, Captured, CouldNot, Done, End, Handle, Input, Kept, Reason, Step, Stream,
+    Answered, Captured, CouldNot, Done, End, Handle, Input, Kept, Reason, Stream,
 };
 use crate::plan::retry::Budget;
 use crate::plan::time::{Moment, Timestamp};
@@ -172,14 +172,11 @@ impl Attempt {
     }
 
     fn reserving(&mut self, mut write: Box<Handle>, input: Input, at: Moment) -> Do {
-        let done = match write.step(input, at) {
-            Step::Done(done) => done,
-            step @ (Step::Load { .. }
-            | Step::Append { .. }
-            | Step::Reread { .. }
-            | Step::Pause(_)) => {
+        let done = match write.step(input, at).done() {
+            Ok(done) => done,
+            Err(step) => {
                 self.phase = Phase::Reserving(write);
-                return Do::Store(step);
+                return Do::Store(*step);
             }
         };
         match done {
@@ -225,14 +222,11 @@ impl Attempt {
     }
 
     fn beginning(&mut self, mut write: Box<Handle>, input: Input, at: Moment) -> Do {
-        let done = match write.step(input, at) {
-            Step::Done(done) => done,
-            step @ (Step::Load { .. }
-            | Step::Append { .. }
-            | Step::Reread { .. }
-            | Step::Pause(_)) => {
+        let done = match write.step(input, at).done() {
+            Ok(done) => done,
+            Err(step) => {
                 self.phase = Phase::Beginning(write);
-                return Do::Store(step);
+                return Do::Store(*step);
             }
         };
         let holder = self.held.map(|held| held.holder);
@@ -393,14 +387,11 @@ impl Attempt {
             self.phase = Phase::Settling(settling);
             return Do::Spool(undelivered);
         }
-        let done = match settling.write.step(input, at) {
-            Step::Done(done) => done,
-            step @ (Step::Load { .. }
-            | Step::Append { .. }
-            | Step::Reread { .. }
-            | Step::Pause(_)) => {
+        let done = match settling.write.step(input, at).done() {
+            Ok(done) => done,
+            Err(step) => {
                 self.phase = Phase::Settling(settling);
-                return Do::Store(step);
+                return Do::Store(*step);
             }
         };
         let Settling { undelivered, refusal, .. } = *settling;
@@ -415,6 +406,12 @@ impl Attempt {
                         };
                         return self.recorded(outcome);
                     }
+                    // Nothing ran: there is no outcome that could be missing, only a record that is
+                    // no longer ours, as Begin would have found it (EFF-13).
+                    Some(Recorded::Late | Recorded::Forgotten) if !self.ran => {
+                        let outcome = Outcome::Refused(not_ours(self.record.as_ref()));
+                        return self.recorded(outcome);
+                    }
                     Some(Recorded::Late) => NotRecorded::Late,
                     Some(Recorded::Forgotten) => NotRecorded::Forgotten,
                     None => return self.out_of_step(),
@@ -422,9 +419,26 @@ impl Attempt {
             }
             Done::CouldNot(error) | Done::Unknown(error) => NotRecorded::Store(error),
         };
-        let kept = matches!(why, NotRecorded::Late | NotRecorded::Forgotten);
+        // A word whose effect is gone: the store was restored, most likely. If it may have happened
+        // it goes to the spool, and stays there, where it keeps this key from running again (EXE-25).
+        let (unrecorded, gone) = match &why {
+            NotRecorded::Late => (false, false),
+            NotRecorded::Forgotten => {
+                let may_have_happened = undelivered.settle.verdict.may_have_happened();
+                (may_have_happened, may_have_happened)
+            }
+            NotRecorded::Store(_) => (true, false),
+        };
+        let to_keep = gone.then(|| undelivered.clone());
         let outcome = Outcome::NotRecorded { undelivered, why };
-        if kept { self.recorded(outcome) } else { self.over(outcome) }
+        match to_keep.filter(|_| self.spooled.is_none()) {
+            Some(undelivered) => {
+                self.phase = Phase::Closing(outcome);
+                Do::Spool(undelivered)
+            }
+            None if unrecorded => self.over(outcome),
+            None => self.recorded(outcome),
+        }
     }
 
     /// The store has the last word on it: what was spooled is no longer needed.
@@ -485,6 +499,20 @@ fn settled(settle: Settle, record: Option<&Record>) -> Outcome {
         | None => settle.verdict,
     };
     Outcome::Settled { verdict, ending: settle.ending }
+}
+
+/// Why nothing runs where the record has moved on.
+fn not_ours(record: Option<&Record>) -> Refusal {
+    match record.map(|record| record.state) {
+        Some(State::Ambiguous { .. }) => Refusal::Ambiguous,
+        Some(
+            State::Reserved { .. }
+            | State::Executing { .. }
+            | State::Committed { .. }
+            | State::Failed { .. },
+        )
+        | None => Refusal::NotOurs,
+    }
 }
 
 fn is_failure(input: &Input) -> bool {

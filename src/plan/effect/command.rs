@@ -49,6 +49,23 @@ pub enum Command {
     Probed(Probe),
 }
 
+impl Command {
+    /// The settle that it is, if it is one.
+    #[must_use]
+    pub fn settle(&self) -> Option<&Settle> {
+        match self {
+            Self::Settle(settle) => Some(settle),
+            Self::Reserve(_)
+            | Self::Begin(_)
+            | Self::Renew { .. }
+            | Self::Resolve(_)
+            | Self::Reopen { .. }
+            | Self::Contend
+            | Self::Probed(_) => None,
+        }
+    }
+}
+
 /// See [`Command::Reserve`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reserve {

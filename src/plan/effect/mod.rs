@@ -89,6 +89,22 @@ pub enum Cause {
     Reopened,
 }
 
+impl Cause {
+    /// Its name in stores and JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lapsed => "lapsed",
+            Self::Exit => "exit",
+            Self::Signal => "signal",
+            Self::Timeout => "timeout",
+            Self::Contradiction => "contradiction",
+            Self::LateOutcome => "late_outcome",
+            Self::Reopened => "reopened",
+        }
+    }
+}
+
 /// On whose word a record is FAILED.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -146,6 +162,20 @@ pub enum State {
         /// and no descendant left.
         reaped: bool,
     },
+}
+
+impl State {
+    /// Its name in stores, filters and JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reserved { .. } => "reserved",
+            Self::Executing { .. } => "executing",
+            Self::Committed { .. } => "committed",
+            Self::Failed { .. } => "failed",
+            Self::Ambiguous { .. } => "ambiguous",
+        }
+    }
 }
 
 /// The newest decision of a person or a probe about the effect.

@@ -21,7 +21,11 @@ pub struct Handle {
     /// The `write_id`s of this command's appends whose end was unknown at some time.
     maybe_written: Vec<WriteId>,
     unknown_reservation: Option<Holder>,
+    /// Whether loads bring the event along that this command's decision may hang on.
+    wants_evidence: bool,
     read_at: Moment,
+    /// What failed last in another way than by the end of the time.
+    failed: Option<CouldNot>,
     phase: Phase,
     /// What is known of appends of ours whose answer did not come.
     unseen: Option<Unseen>,
@@ -74,7 +78,9 @@ impl Handle {
             budget,
             outputs: Vec::new(),
             maybe_written: Vec::new(),
+            failed: None,
             unknown_reservation: None,
+            wants_evidence: false,
             read_at: Moment(0),
             phase: Phase::Fresh,
             unseen: None,
@@ -118,7 +124,10 @@ impl Handle {
             }
             (Phase::Settling(pending), Input::Reread(Err(error))) => {
                 // The re-read failed: run nothing, write nothing more now (CMT settlement table).
-                unknown(pending.unknown.unwrap_or(error))
+                unknown(match pending.unknown {
+                    Some(first) => both(first, error),
+                    None => error,
+                })
             }
             (Phase::SettlingAgain(pending), Input::Paused) => self.reread(pending, at),
             (
@@ -153,6 +162,7 @@ impl Handle {
 
     fn ask(&self) -> Ask {
         match &self.command {
+            Command::Begin(_) | Command::Settle(_) if !self.wants_evidence => Ask::Nothing,
             Command::Begin(begin) => Ask::Began(begin.holder.attempt),
             Command::Settle(settle) => Ask::Outcome(settle.outcome_id),
             Command::Resolve(_) | Command::Reopen { .. } => Ask::LastChange,
@@ -161,20 +171,63 @@ impl Handle {
         }
     }
 
+    /// Whether the history has a say in what comes next. In a run without mishap it has none: a
+    /// reservation of ours has not begun, and a record that still waits for our word has not got it.
+    fn history_matters(&self, found: &Found) -> bool {
+        let Some(record) = &found.record else {
+            return false;
+        };
+        match (&self.command, record.state) {
+            (Command::Begin(begin), State::Executing { .. }) => record.is_held_by(begin.holder),
+            (Command::Settle(settle), State::Reserved { .. } | State::Executing { .. }) => {
+                !record.is_held_by(settle.holder)
+            }
+            (
+                Command::Settle(_),
+                State::Committed { .. } | State::Failed { .. } | State::Ambiguous { .. },
+            ) => true,
+            (
+                Command::Begin(_),
+                State::Reserved { .. }
+                | State::Committed { .. }
+                | State::Failed { .. }
+                | State::Ambiguous { .. },
+            )
+            | (
+                Command::Reserve(_)
+                | Command::Renew { .. }
+                | Command::Resolve(_)
+                | Command::Reopen { .. }
+                | Command::Contend
+                | Command::Probed(_),
+                _,
+            ) => false,
+        }
+    }
+
     fn not_loaded(&mut self, error: CouldNot, at: Moment) -> Step {
         if error.reason.may_pass() && self.budget.spend(at) {
+            self.remember(error);
             return self.pause(Phase::Backoff);
         }
         self.could_not(error)
     }
 
     /// Nothing more can be done. "Nothing was written" is said only where it is so: an append of
-    /// this command that is in the store, or may be, stays unknown (CMT-7).
-    fn could_not(&self, error: CouldNot) -> Step {
+    /// this command that is in the store, or may be, stays unknown (CMT-7). The last try often says
+    /// only that the time was over: then what used it up is told, a full disk for example.
+    fn could_not(&mut self, error: CouldNot) -> Step {
+        let told = self.failed.take().filter(|_| error.reason == Reason::Busy).unwrap_or(error);
         if self.unseen.is_some_and(|unseen| unseen.may_stand > 0) {
-            return unknown(error);
+            return unknown(told);
         }
-        Step::Done(Done::CouldNot(error))
+        Step::Done(Done::CouldNot(told))
+    }
+
+    fn remember(&mut self, error: CouldNot) {
+        if error.reason != Reason::Busy {
+            self.failed = Some(error);
+        }
     }
 
     fn pause(&mut self, then: Phase) -> Step {
@@ -183,6 +236,11 @@ impl Handle {
     }
 
     fn decide(&mut self, found: Found, fresh: WriteId, at: Moment) -> Step {
+        if !self.wants_evidence && self.history_matters(&found) {
+            // The same load again, with the one event that decides. From here on always so.
+            self.wants_evidence = true;
+            return self.load(at);
+        }
         let Decision { events, answer } = match self.held_to(&found) {
             Ok(()) => decide(&found, &self.command, &self.maybe_written),
             Err(conflict) => Decision {
@@ -243,16 +301,8 @@ impl Handle {
         events: &[Event],
         fresh: WriteId,
     ) -> Result<Box<Append>, BadStart> {
-        let outcome_id = match &self.command {
-            Command::Settle(settle) => Some(settle.outcome_id),
-            Command::Reserve(_)
-            | Command::Begin(_)
-            | Command::Renew { .. }
-            | Command::Resolve(_)
-            | Command::Reopen { .. }
-            | Command::Contend
-            | Command::Probed(_) => None,
-        };
+        let settle = self.command.settle();
+        let outcome_id = settle.map(|settle| settle.outcome_id);
         let mut record = found.record.clone();
         let mut history = Vec::with_capacity(events.len());
         let first = found.revision().unwrap_or(0).saturating_add(1);
@@ -284,18 +334,9 @@ impl Handle {
         let next = record.ok_or(BadStart("nothing"))?;
         // Of two holders of one attempt number (a restored store) only the record's own keeps its
         // output: the other's would pass for it.
-        let stranger = match &self.command {
-            Command::Settle(settle) => {
-                next.attempt == settle.holder.attempt && !next.is_held_by(settle.holder)
-            }
-            Command::Reserve(_)
-            | Command::Begin(_)
-            | Command::Renew { .. }
-            | Command::Resolve(_)
-            | Command::Reopen { .. }
-            | Command::Contend
-            | Command::Probed(_) => false,
-        };
+        let stranger = settle.is_some_and(|settle| {
+            next.attempt == settle.holder.attempt && !next.is_held_by(settle.holder)
+        });
         let outputs = if stranger { Vec::new() } else { self.outputs.clone() };
         Ok(Box::new(Append {
             found: found.record,
@@ -332,6 +373,7 @@ impl Handle {
             End::NotCommitted(error) => {
                 if error.reason.may_pass() && self.budget.spend(at) {
                     // The same row again: nothing was committed.
+                    self.remember(error);
                     return self.pause(Phase::AppendingAgain(pending));
                 }
                 self.could_not(error)
@@ -467,6 +509,18 @@ fn done_once_landed(history: &[HistoryRow]) -> bool {
 
 fn unknown(error: CouldNot) -> Step {
     Step::Done(Done::Unknown(error))
+}
+
+/// The commit whose answer did not come, and why nobody could look: that one names the mend.
+fn both(first: CouldNot, reread: CouldNot) -> CouldNot {
+    CouldNot {
+        reason: first.reason,
+        message: format!(
+            "{}; then the store could not be read again: {}",
+            first.message, reread.message
+        ),
+        hint: reread.hint.or(first.hint),
+    }
 }
 
 fn faster() -> CouldNot {

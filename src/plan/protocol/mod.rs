@@ -152,6 +152,8 @@ pub enum Reason {
     Busy,
     /// Out of reach: cannot be opened, I/O error, disk full.
     Unreachable,
+    /// The store's path leads elsewhere now: what would be written, nobody would find again.
+    Moved,
     /// The store may not be written, or read, by this user.
     Denied,
     /// The store is not there.
@@ -168,7 +170,7 @@ impl Reason {
     pub fn may_pass(self) -> bool {
         match self {
             Self::Busy | Self::Unreachable => true,
-            Self::Denied | Self::Missing | Self::Unfit | Self::Damaged => false,
+            Self::Moved | Self::Denied | Self::Missing | Self::Unfit | Self::Damaged => false,
         }
     }
 }
@@ -202,6 +204,22 @@ pub enum Step {
     Pause(Duration),
     /// It is over.
     Done(Done),
+}
+
+impl Step {
+    /// The end, if this is it; else the step itself, to be performed.
+    ///
+    /// # Errors
+    /// The step, where it is not the last.
+    pub fn done(self) -> Result<Done, Box<Self>> {
+        match self {
+            Self::Done(done) => Ok(done),
+            step @ (Self::Load { .. }
+            | Self::Append { .. }
+            | Self::Reread { .. }
+            | Self::Pause(_)) => Err(Box::new(step)),
+        }
+    }
 }
 
 /// What the driver answers with.

@@ -35,7 +35,7 @@ CREATE TABLE effects(
   updated_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 -- So that what is stuck is found among a million settled ones.
-CREATE INDEX unsettled ON effects(effect_key) WHERE state IN ('reserved','executing','ambiguous');
+CREATE INDEX unsettled ON effects(effect_key) WHERE state NOT IN ('committed','failed');
 CREATE TABLE history(
   effect_key TEXT NOT NULL,
   revision INTEGER NOT NULL,

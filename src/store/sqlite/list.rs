@@ -4,17 +4,17 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ToSql, params_from_iter};
 
 use super::error::Fault;
-use super::read::{Cells, RECORD_COLUMNS, event_columns, record_columns};
+use super::read::Cells;
 use crate::plan::time::Timestamp;
+use crate::store::columns::{
+    EVENT_COLUMNS, RECORD_COLUMNS, UNSETTLED, event_columns, record_columns,
+};
 use crate::store::row::{Malformed, natural};
 use crate::store::{Filter, Listed, Shown, Sizes};
 
 /// The first page is short, so that the first line comes at once; the others save statements.
 const FIRST_PAGE: usize = 32;
-const PAGE: usize = 1_024;
-
-/// The states that the partial index holds.
-const UNSETTLED: [&str; 3] = ["reserved", "executing", "ambiguous"];
+const PAGE: usize = 512;
 
 /// Where a listing stands.
 pub struct Listing<'a> {
@@ -120,10 +120,14 @@ impl<'a> Listing<'a> {
             values.extend(value);
         };
         if unsettled {
-            also("e.state IN ('reserved','executing','ambiguous')", None);
+            // A state that this binary does not know is not settled for it: it is named, not missed.
+            also("e.state NOT IN ('committed','failed')", None);
         }
         if filter.stuck {
-            also("(e.state='ambiguous' OR e.lease_expires_at<=?)", Some(Value::Integer(now.0)));
+            also(
+                "(e.state NOT IN ('reserved','executing') OR e.lease_expires_at<=?)",
+                Some(Value::Integer(now.0)),
+            );
         }
         if let Some(key) = &filter.key {
             let key = key.as_str().as_bytes().to_vec();
@@ -156,7 +160,7 @@ fn shown(row: &rusqlite::Row<'_>, now: Timestamp) -> Result<Shown, Malformed> {
         true => None,
         false => Some(cells.event()?.event()?),
     };
-    let mut cells = Cells::new(row, RECORD_COLUMNS + 7);
+    let mut cells = Cells::new(row, RECORD_COLUMNS + EVENT_COLUMNS);
     Ok(Shown { record, now, began, stdout: sizes(&mut cells)?, stderr: sizes(&mut cells)? })
 }
 

@@ -113,7 +113,12 @@ impl Sqlite {
         // CMT-8. The log may hold a commit record that failed to reach the disk: this process reads
         // past it, another, after a crash, would find it. A truncating checkpoint settles that: what
         // it could see is in the database file, fsynced anew, and what it could not is gone.
+        // It waits for readers, but leaves time for what was asked.
+        let left = session.deadline.left();
+        session.deadline.set(left / 2);
         let settled = self.read(session, |connection| Ok(checkpoint(connection)))?;
+        let waited = (left / 2).saturating_sub(session.deadline.left());
+        session.deadline.set(left.saturating_sub(waited));
         if settled {
             session.suspects.clear();
         }
@@ -149,6 +154,9 @@ impl Store for Sqlite {
     }
 
     fn append(&self, append: &Append, within: Duration) -> End {
+        if self.site.read_only {
+            return End::NotCommitted(self.site.for_reading());
+        }
         let mut session = self.session(within);
         // A write to a file that lost its place would be found by nobody (STO-9).
         if let Err(error) = self.site.still() {
@@ -185,7 +193,6 @@ impl Store for Sqlite {
 
     fn reread(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
         let mut session = self.session(within);
-        self.site.still()?;
         let deadline = session.deadline.clone();
         let fresh = deadline
             .insist(|| {
@@ -281,4 +288,94 @@ fn quoted(path: &str) -> String {
 fn absolute(path: &std::path::Path) -> PathBuf {
     // It fails only where the working directory is gone; a relative path then leads nowhere either.
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::effect::{Event, Record, Reserved, evolve};
+    use crate::plan::key::Fingerprint;
+    use crate::store::location::SqliteAt;
+    use crate::store::{Mode, Options};
+    use uuid::Uuid;
+
+    fn lands(store: &Sqlite, key: &Key) -> Record {
+        let reserved = Event::Reserved(Reserved {
+            attempt: 1,
+            attempt_id: "a".to_owned(),
+            request: crate::plan::effect::Request {
+                fingerprint: Fingerprint([0; 32]),
+                program: "p".to_owned(),
+                arguments: 0,
+                command: None,
+            },
+            lease_expires_at: now(),
+            run_id: None,
+        });
+        let row = HistoryRow {
+            revision: 1,
+            write_id: WriteId(Uuid::from_u128(7)),
+            outcome_id: None,
+            attempt: 1,
+            recorded_at: now(),
+            event: reserved,
+        };
+        let next = evolve(key, None, &row).unwrap();
+        let append = Append {
+            found: None,
+            next: next.clone(),
+            history: vec![row],
+            attempt_floor: 0,
+            outputs: Vec::new(),
+        };
+        assert_eq!(store.append(&append, Duration::from_secs(9)), End::Landed);
+        next
+    }
+
+    #[test]
+    fn a_row_that_may_not_have_reached_the_disk_is_no_evidence_until_it_is_checkpointed() {
+        // CMT-8: it once took a row that was merely visible after a failed fsync for a landed one.
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("effects.db");
+        let at = SqliteAt { path: path.clone(), network: false };
+        let options = Options::new(Mode::Create, Duration::from_secs(9));
+        let store = open::sqlite(&at, &options).unwrap().0;
+        let (key, other) = (Key::new("k").unwrap(), Key::new("other").unwrap());
+        let record = lands(&store, &key);
+        let within = Duration::from_millis(40);
+        store.session(within).suspects.push(record.write_id);
+
+        // A reader of the log hinders the checkpoint.
+        let reader = Connection::open(&path).unwrap();
+        reader.execute_batch("BEGIN; SELECT count(*) FROM effects").unwrap();
+        for ask in [Ask::Nothing, Ask::Revision(1)] {
+            let error = store.reread(&key, ask, within).unwrap_err();
+            assert_eq!(error.reason, Reason::Unreachable);
+            store.load(&key, ask, within).unwrap_err();
+        }
+        // What is not of that write is what it is.
+        assert_eq!(store.reread(&other, Ask::Nothing, within).unwrap().record, None);
+
+        // It landed and moved on: the history tells of it, and may be gone as well.
+        let moved_on = "UPDATE effects SET write_id=zeroblob(16) WHERE effect_key='k'";
+        let back = "UPDATE effects SET write_id=?1 WHERE effect_key='k'";
+        let other = Connection::open(&path).unwrap();
+        other.execute(moved_on, []).unwrap();
+        assert!(store.reread(&key, Ask::Nothing, within).is_ok());
+        store.reread(&key, Ask::Revision(1), within).unwrap_err();
+        other.execute(back, [record.write_id.0.as_bytes()]).unwrap();
+
+        reader.execute_batch("ROLLBACK").unwrap();
+        let found = store.reread(&key, Ask::Nothing, within).unwrap();
+        assert_eq!(found.record, Some(record));
+        assert!(store.session(within).suspects.is_empty());
+    }
+
+    #[test]
+    fn a_path_is_quoted_for_the_shell() {
+        // CLI-4
+        assert_eq!(quoted("/var/lib/x.db"), "/var/lib/x.db");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+        assert_eq!(quoted(""), "''");
+    }
 }

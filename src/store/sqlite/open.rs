@@ -26,7 +26,8 @@ pub struct Site {
     place: String,
     /// The file that was opened first: every other connection must be to it.
     opened: FileId,
-    read_only: bool,
+    /// Whether nothing may be written through it.
+    pub read_only: bool,
 }
 
 /// What was seen of a file that is read as one that does not change (STO-10).
@@ -41,6 +42,15 @@ pub struct Frozen {
 /// # Errors
 /// As there.
 pub fn open(at: &SqliteAt, options: &Options) -> Result<Opened, CouldNot> {
+    let (store, warnings, created) = sqlite(at, options)?;
+    Ok(Opened { store: Box::new(store), warnings, created, grants: None })
+}
+
+/// As [`open`]: the store, the warnings, and whether it was made just now.
+pub(super) fn sqlite(
+    at: &SqliteAt,
+    options: &Options,
+) -> Result<(Sqlite, Vec<String>, bool), CouldNot> {
     let place = Location::Sqlite(at.clone()).to_string();
     let path = absolute(&at.path);
     let (read_only, makes) = match options.mode {
@@ -49,7 +59,12 @@ pub fn open(at: &SqliteAt, options: &Options) -> Result<Opened, CouldNot> {
         Mode::Create | Mode::Scratch => (false, true),
     };
     let io_error = |error: Errno| from_io(&place, "", error.into());
+    // Looked at before the file: a database is made before its log.
+    let log = place::beside(&path, "-wal").map_err(io_error)?;
     if makes && place::status(&path).map_err(io_error)?.is_none() {
+        if log.is_some_and(|log| log.size > 0) {
+            return Err(orphan(&place));
+        }
         fit_for_a_database(existing(&path), &place, at.network)?;
         make_file(&path).map_err(|error| from_io(&place, "could not be made: ", error))?;
     }
@@ -63,8 +78,11 @@ pub fn open(at: &SqliteAt, options: &Options) -> Result<Opened, CouldNot> {
     deadline.set(options.within);
     let site = Site { path, place, opened: status.id, read_only };
     let understood = |fault| could_not(fault, &site.place, || place::barrier(&site.path));
-    let (opening, created) =
-        deadline.insist(|| site.first(&deadline, options.mode)).map_err(understood)?;
+    // Kept over the tries: one may make the schema and then find the next thing busy.
+    let mut created = false;
+    let opening = deadline
+        .insist(|| site.first(&deadline, options.mode, &mut created))
+        .map_err(understood)?;
     let mark = schema::mark(&opening.connection).map_err(understood)?;
     let identity = Identity {
         store_id: mark.store_id,
@@ -74,45 +92,40 @@ pub fn open(at: &SqliteAt, options: &Options) -> Result<Opened, CouldNot> {
     };
     let before_commit = options.before_commit.clone().filter(|_| mark.scratch);
     let session = Session { connection: Some(opening), deadline, suspects: Vec::new() };
-    Ok(Opened {
-        store: Box::new(Sqlite { site, identity, before_commit, session: Mutex::new(session) }),
-        warnings,
-        created,
-    })
+    let store = Sqlite { site, identity, before_commit, session: Mutex::new(session) };
+    Ok((store, warnings, created))
 }
 
 impl Site {
     /// The first connection: it finds out what the file is, and makes the schema if it may.
-    fn first(&self, deadline: &Deadline, mode: Mode) -> Result<(Opening, bool), Fault> {
+    fn first(&self, deadline: &Deadline, mode: Mode, created: &mut bool) -> Result<Opening, Fault> {
         self.spare_what_is_not_ours()?;
         let opening = self.raw(deadline)?;
         let connection = &opening.connection;
-        let made = match (schema::standing(connection)?, mode) {
+        match (schema::standing(connection)?, mode) {
             (Standing::Empty, Mode::Create | Mode::Scratch) => {
-                schema::migrate(connection, deadline, mode == Mode::Scratch)?
+                *created |= schema::migrate(connection, deadline, mode == Mode::Scratch)?;
             }
             (Standing::Empty, Mode::Read | Mode::Write | Mode::Upgrade) => {
                 return Err(missing(&self.place, "the file is empty, and not yet a store").into());
             }
             (Standing::Ours(version), Mode::Upgrade) if version < schema::VERSION => {
                 schema::migrate(connection, deadline, false)?;
-                false
             }
             (
                 Standing::Ours(version),
                 Mode::Read | Mode::Write | Mode::Create | Mode::Scratch | Mode::Upgrade,
             ) => {
                 schema::check(version, &self.place, &self.upgrade())?;
-                false
             }
             (Standing::Foreign, _) => {
                 // Ours may be the last connection to it: its log is not ours to checkpoint.
                 connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
                 return Err(self.not_ours().into());
             }
-        };
+        }
         self.settings(connection)?;
-        Ok((opening, made))
+        Ok(opening)
     }
 
     /// A further connection, to the same file.
@@ -136,13 +149,20 @@ impl Site {
         };
         let mut connection = match frozen {
             Some(_) => {
-                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+                    | OpenFlags::SQLITE_OPEN_URI
+                    | OpenFlags::SQLITE_OPEN_NO_MUTEX;
                 Connection::open_with_flags(immutable(&self.path), flags)?
             }
-            None if self.read_only => {
-                Connection::open_with_flags(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?
-            }
-            None => Connection::open_with_flags(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?,
+            None if self.read_only => Connection::open_with_flags(
+                &self.path,
+                OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+            )?,
+            // The session has a lock of its own.
+            None => Connection::open_with_flags(
+                &self.path,
+                OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+            )?,
         };
         // By name SQLite opens what is there now; it must be what was looked at.
         self.still()?;
@@ -153,13 +173,28 @@ impl Site {
     /// Opening a database beside which an interrupted transaction lies rolls that back. Where it is
     /// another program's, that is not ours to do, so the file is looked at first as it lies there.
     fn spare_what_is_not_ours(&self) -> Result<(), Fault> {
-        let failed = |error: Errno| from_io(&self.place, "", error.into());
-        if place::beside(&self.path, "-journal").map_err(failed)?.is_none() {
+        let look = |suffix| {
+            place::beside(&self.path, suffix)
+                .map_err(|error| Fault::Known(from_io(&self.place, "", error.into())))
+        };
+        let before = (look("")?, look("-journal")?);
+        if before.1.is_none() {
             return Ok(());
         }
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_URI
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let as_it_lies = Connection::open_with_flags(immutable(&self.path), flags)?;
-        match schema::standing(&as_it_lies)? {
+        // Of our own schema, cut off, perhaps only page 1 was written, and it names more pages than
+        // there are: read it all the same.
+        as_it_lies.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, true)?;
+        let standing = schema::standing(&as_it_lies);
+        if (look("")?, look("-journal")?) != before {
+            // The transaction was not interrupted, but somebody's who is at it: nothing that was
+            // read without a lock counts.
+            return Err(self.moved_meanwhile());
+        }
+        match standing? {
             Standing::Foreign => Err(self.not_ours().into()),
             // Our own schema, cut off while it was made: page 1, with our mark, is written first.
             Standing::Empty | Standing::Ours(_) => Ok(()),
@@ -176,6 +211,9 @@ impl Site {
             let readonly = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
             return Err(rusqlite::Error::SqliteFailure(readonly, None).into());
         }
+        // Else a statement that the partial index might have served is prepared twice: once more
+        // when its values are known.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         let synchronous = || connection.query_row("PRAGMA synchronous", [], |row| row.get(0));
         let journal = |sql| connection.query_row(sql, [], |row| row.get(0));
         let mut level: i64 = synchronous()?;
@@ -247,6 +285,15 @@ impl Site {
         }
     }
 
+    /// A write to a store that was opened to look at.
+    pub fn for_reading(&self) -> CouldNot {
+        CouldNot {
+            reason: Reason::Denied,
+            message: format!("{}: it was opened for reading only", self.place),
+            hint: None,
+        }
+    }
+
     fn not_ours(&self) -> CouldNot {
         CouldNot {
             reason: Reason::Unfit,
@@ -275,6 +322,18 @@ fn missing(place: &str, what: &str) -> CouldNot {
         reason: Reason::Missing,
         message: format!("{place}: {what}"),
         hint: Some(format!("make it: {}", init(&quoted(place)))),
+    }
+}
+
+/// A log whose database is gone. SQLite would remove it for a new one, and with it commits that are
+/// nowhere else: the database that was taken away would have forgotten who runs what.
+fn orphan(place: &str) -> CouldNot {
+    CouldNot {
+        reason: Reason::Unfit,
+        message: format!(
+            "{place}: there is no database, but the log of one ({place}-wal) that holds commits"
+        ),
+        hint: Some("put the database back beside its log; they are moved together".to_owned()),
     }
 }
 

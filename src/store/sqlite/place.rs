@@ -91,7 +91,7 @@ impl Status {
 /// (STO-9).
 ///
 /// # Errors
-/// [`Reason::Unreachable`]: what would be written now, nobody would find again.
+/// [`Reason::Moved`]: what would be written now, nobody would find again.
 pub fn still(path: &Path, opened: FileId, place: &str) -> Result<(), CouldNot> {
     let what = match status(path) {
         Ok(Some(now)) if now.id != opened => "another file was put in its place",
@@ -102,6 +102,7 @@ pub fn still(path: &Path, opened: FileId, place: &str) -> Result<(), CouldNot> {
         Err(error) => return Err(unreachable(place, &error.to_string())),
     };
     let mut error = unreachable(place, &format!("{what} while it was open"));
+    error.reason = Reason::Moved;
     error.hint = Some("put the file back, or see which one is the store".to_owned());
     Err(error)
 }

@@ -9,27 +9,15 @@ use crate::plan::effect::HistoryRow;
 use crate::plan::key::Key;
 use crate::plan::protocol::{Ask, Captured, Found, Stream};
 use crate::plan::time::Timestamp;
+use crate::store::columns::{RECORD_COLUMNS, event_columns, record_columns};
 use crate::store::row::{EventRow, Malformed, Row, natural, stream_name};
 
-/// The record's columns, in the order of [`Row`], of a table that is called `e`.
-macro_rules! record_columns {
-    () => {
-        "e.effect_key, e.record_version, e.write_id, e.reservation_id, e.state, e.first_attempt, \
-         e.attempt, e.attempt_id, e.fingerprint, e.program, e.arguments, e.command, \
-         e.lease_expires_at, e.cause, e.reaped, e.in_doubt, e.doubted, e.exit_code, e.signal, \
-         e.detail, e.resolved_by, e.reason, e.proven_failures, e.run_id, e.created_at, e.updated_at"
-    };
-}
-/// An event's columns, in the order of [`EventRow`], of a table that is called `h`.
-macro_rules! event_columns {
-    () => {
-        "h.revision, h.write_id, h.outcome_id, h.type, h.attempt, h.recorded_at, h.data"
-    };
-}
-pub(super) use {event_columns, record_columns};
-
-/// How many columns a record has.
-pub const RECORD_COLUMNS: usize = 26;
+/// The row alone: what a run without mishap loads, and it loads three times.
+const LOAD_ROW: &str = concat!(
+    "SELECT s.schema_version, s.attempt_floor, ",
+    record_columns!(),
+    " FROM store s LEFT JOIN effects e ON e.effect_key=?1"
+);
 
 /// `?2` names the event that is wanted, `?3` what tells it. One text for every kind of event, so
 /// that one process prepares it once.
@@ -74,8 +62,13 @@ pub fn load(
         Ask::Outcome(id) => (4, Box::new(id.0.as_bytes().to_vec())),
         Ask::LastChange => (5, Box::new(rusqlite::types::Null)),
     };
-    let mut statement = connection.prepare_cached(LOAD)?;
-    let mut rows = statement.query(params![key.as_str(), kind, told])?;
+    let alone = ask == Ask::Nothing;
+    let mut statement = connection.prepare_cached(if alone { LOAD_ROW } else { LOAD })?;
+    let mut rows = if alone {
+        statement.query(params![key.as_str()])?
+    } else {
+        statement.query(params![key.as_str(), kind, told])?
+    };
     let Some(row) = rows.next()? else {
         return Err(Malformed::new("store_id", "the store has lost its row").into());
     };
@@ -86,10 +79,14 @@ pub fn load(
         true => None,
         false => Some(cells.record()?.record()?),
     };
-    let mut cells = Cells::new(row, 2 + RECORD_COLUMNS);
-    let event = match cells.is_null() {
-        true => None,
-        false => Some(cells.event()?.event()?),
+    let event = if alone {
+        None
+    } else {
+        let mut cells = Cells::new(row, 2 + RECORD_COLUMNS);
+        match cells.is_null() {
+            true => None,
+            false => Some(cells.event()?.event()?),
+        }
     };
     Ok(Found { record, now: now(), attempt_floor, event })
 }

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::busy::Deadline;
 use super::error::Fault;
+use crate::store::columns::{check_version, draw_id};
 use crate::store::{CouldNot, Reason};
 
 /// Marks a database file as a store of ctrlrun: "ctrl".
@@ -35,15 +36,30 @@ pub enum Standing {
 /// # Errors
 /// SQLite's, NOTADB for a file that is no database among them.
 pub fn standing(connection: &Connection) -> Result<Standing, Fault> {
-    let header = |name: &str| -> Result<i64, rusqlite::Error> {
-        connection.query_row(name, [], |row| row.get(0))
+    if let Standing::Ours(version) = header(connection)? {
+        return Ok(Standing::Ours(version));
+    }
+    if !connection.is_autocommit() {
+        return header(connection);
+    }
+    // The parts were read one by one, and somebody may be making the schema right now: half of it
+    // would look like another program's.
+    connection.execute_batch("BEGIN")?;
+    let standing = header(connection);
+    connection.execute_batch("ROLLBACK")?;
+    standing
+}
+
+fn header(connection: &Connection) -> Result<Standing, Fault> {
+    let number = |sql: &str| -> Result<i64, rusqlite::Error> {
+        connection.query_row(sql, [], |row| row.get(0))
     };
-    let application_id = header("PRAGMA application_id")?;
-    let version = header("PRAGMA user_version")?;
+    let application_id = number("PRAGMA application_id")?;
+    let version = number("PRAGMA user_version")?;
     if application_id == APPLICATION_ID {
         return Ok(Standing::Ours(version));
     }
-    let tables = header("SELECT count(*) FROM sqlite_schema")?;
+    let tables = number("SELECT count(*) FROM sqlite_schema")?;
     if (application_id, version, tables) == (0, 0, 0) {
         Ok(Standing::Empty)
     } else {
@@ -56,18 +72,7 @@ pub fn standing(connection: &Connection) -> Result<Standing, Fault> {
 /// # Errors
 /// [`Reason::Unfit`] (exit 78).
 pub fn check(version: i64, place: &str, upgrade: &str) -> Result<(), CouldNot> {
-    let hint = match version.cmp(&VERSION) {
-        std::cmp::Ordering::Equal => return Ok(()),
-        std::cmp::Ordering::Greater => "use the newer ctrlrun that made it".to_owned(),
-        std::cmp::Ordering::Less => upgrade.to_owned(),
-    };
-    Err(CouldNot {
-        reason: Reason::Unfit,
-        message: format!(
-            "{place}: its schema has version {version}; this ctrlrun knows version {VERSION}"
-        ),
-        hint: Some(hint),
-    })
+    check_version(version, VERSION, place, upgrade)
 }
 
 /// Moves the schema to the newest version. True if this call made it from nothing.
@@ -127,13 +132,7 @@ fn one_step(connection: &Connection, from: i64, step: &str, scratch: bool) -> Re
     connection.execute_batch(step)?;
     let to = from + 1;
     if from == 0 {
-        let mut id = [0; 16];
-        getrandom::fill(&mut id).map_err(|error| CouldNot {
-            reason: Reason::Unreachable,
-            message: format!("no random number for the store's id: {error}"),
-            hint: None,
-        })?;
-        let id = uuid::Builder::from_random_bytes(id).into_uuid();
+        let id = draw_id()?;
         connection.execute(
             "INSERT INTO store(one, schema_version, store_id, attempt_floor, scratch)
              VALUES (1, ?1, ?2, 0, ?3)",

@@ -1,0 +1,80 @@
+//! What can be said of a store without running anything in it: one line a question, with what was
+//! found and, where that must not stay so, what mends it (CLI-23).
+use std::time::Duration;
+
+use super::{Location, Mode, Options, open, postgres};
+
+/// What one look found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// What was looked at, in few words.
+    pub about: &'static str,
+    /// What was found.
+    pub found: String,
+    /// What is wrong with that, and what mends it; `None` if nothing is.
+    pub finding: Option<String>,
+}
+
+impl Check {
+    /// It is as it should be.
+    #[must_use]
+    pub fn fine(about: &'static str, found: impl Into<String>) -> Self {
+        Self { about, found: found.into(), finding: None }
+    }
+
+    /// It is not.
+    #[must_use]
+    pub fn wrong(
+        about: &'static str,
+        found: impl Into<String>,
+        finding: impl Into<String>,
+    ) -> Self {
+        Self { about, found: found.into(), finding: Some(finding.into()) }
+    }
+}
+
+/// What a store was found to be.
+#[derive(Debug, Clone, Default)]
+pub struct Checked {
+    /// Every look, in the order of a table.
+    pub checks: Vec<Check>,
+    /// The store's id, where a store is there.
+    pub store_id: Option<uuid::Uuid>,
+}
+
+/// Looks at the store at `location`; with `probe` also finds out by experiment, in a schema that is
+/// made for it and dropped again, whether a server does what a store needs. Nothing of a store is
+/// changed, and what cannot be asked is a finding.
+#[must_use]
+pub fn check(location: &Location, probe: bool, within: Duration) -> Checked {
+    match location {
+        Location::Postgres(at) => postgres::doctor::check(at, probe, within),
+        Location::Sqlite(_) => embedded(location, probe, within),
+    }
+}
+
+fn embedded(location: &Location, probe: bool, within: Duration) -> Checked {
+    let mut checked = Checked::default();
+    match open(location, &Options::new(Mode::Read, within)) {
+        Ok(opened) => {
+            let identity = opened.store.identity();
+            checked.store_id = Some(identity.store_id);
+            let version = format!("version {}", identity.schema_version);
+            checked.checks.push(Check::fine("schema", version));
+            let durable = "every writer sets and checks WAL and synchronous=FULL";
+            checked.checks.push(Check::fine("durability", durable));
+            let unfit = |warning: String| Check::wrong("place", "", warning);
+            checked.checks.extend(opened.warnings.into_iter().map(unfit));
+        }
+        Err(error) => checked.checks.push(Check::wrong(
+            "store",
+            "it cannot be used",
+            [Some(error.message), error.hint].into_iter().flatten().collect::<Vec<_>>().join("; "),
+        )),
+    }
+    if probe {
+        let none = "not asked: what a server does is probed, and this is a file";
+        checked.checks.push(Check::fine("probe", none));
+    }
+    checked
+}

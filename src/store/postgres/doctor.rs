@@ -1,0 +1,193 @@
+//! What a server and the store on it are like, for a person who asks (CLI-23).
+use super::conninfo::Conninfo;
+use super::error::{Fault, could_not};
+use super::health;
+use super::here::Here;
+use super::link::Link;
+use super::probe::probe;
+use super::read::CLOCK;
+use super::schema::{self, Names};
+use super::store::Site;
+use super::transaction::Deadline;
+use crate::plan::time::Timestamp;
+use crate::store::CouldNot;
+use crate::store::check::{Check, Checked};
+use crate::store::location::PostgresAt;
+use crate::store::row::Malformed;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A difference of clocks that a person would be misled by. Leases count by the server's alone.
+const CLOCKS_MAX: Duration = Duration::from_secs(10);
+
+/// See [`crate::store::check::check`].
+pub fn check(at: &PostgresAt, probing: bool, within: Duration) -> Checked {
+    let place = at.redacted();
+    let mut checked = Checked::default();
+    let info = match Conninfo::parse(at.url(), &Here::this_process()) {
+        Ok(info) => info,
+        Err(error) => {
+            checked.checks.push(Check::wrong("store", "it cannot be meant", error.to_string()));
+            return checked;
+        }
+    };
+    for warning in &info.warnings {
+        checked.checks.push(Check::wrong("connection", "", warning.clone()));
+    }
+    let names = Names::new(info.schema.clone(), info.quoted_schema(), place);
+    let site = Site { info, names };
+    let deadline = Deadline::new(within);
+    let link = match site.connect(deadline) {
+        Ok(link) => link,
+        Err(error) => {
+            checked.checks.push(Check::wrong("server", "it cannot be used", told(error)));
+            return checked;
+        }
+    };
+    let could_not = |fault: Fault| told(could_not(fault, &site.names.place));
+    match server(&link, deadline) {
+        Ok(server) => checked.checks.extend(server),
+        Err(fault) => checked.checks.push(Check::wrong("server", "not told", could_not(fault))),
+    }
+    let deadline = Deadline::new(within);
+    match health::examine(&link, &site.names, false, deadline) {
+        Ok(health) => {
+            checked.store_id = Some(health.store_id);
+            let mark = if health.scratch { ", a scratch store" } else { "" };
+            let version = format!("version {} in {}{mark}", schema::VERSION, site.names.quoted());
+            checked.checks.push(Check::fine("schema", version));
+            checked.checks.push(origin(&link, deadline));
+        }
+        Err(fault) => {
+            let told = match super::error::code(&fault) {
+                Some("42P01" | "3F000") => told(site.names.missing()),
+                Some(_) | None => could_not(fault),
+            };
+            checked.checks.push(Check::wrong("schema", "no store that can be used", told));
+        }
+    }
+    if probing {
+        checked.checks.extend(probe(&site, within));
+    }
+    checked
+}
+
+fn told(error: CouldNot) -> String {
+    match error.hint {
+        Some(hint) => format!("{}; {hint}", error.message),
+        None => error.message,
+    }
+}
+
+/// What decides whether a commit survives, and whether there can be one.
+fn server(link: &Link, deadline: Deadline) -> Result<Vec<Check>, Fault> {
+    const SETTINGS: [&str; 7] = [
+        "server_version",
+        "server_encoding",
+        "fsync",
+        "full_page_writes",
+        "synchronous_commit",
+        "synchronous_standby_names",
+        "transaction_read_only",
+    ];
+    let settings: Vec<String> =
+        SETTINGS.iter().map(|name| format!("pg_catalog.current_setting('{name}', true)")).collect();
+    let sql = format!("SELECT {CLOCK}, pg_catalog.pg_is_in_recovery(), {}", settings.join(", "));
+    let before = this_clock();
+    let rows = link.query(&sql, &[], deadline.left())?;
+    let ours = Timestamp(before.0.midpoint(this_clock().0));
+    let row = rows.first().ok_or_else(|| Malformed::new("server_version", "no answer"))?;
+    let mut cells = super::cells::Cells::new(row, 0);
+    let theirs = Timestamp(cells.get("clock")?);
+    let standby: bool = cells.get("pg_is_in_recovery")?;
+    let mut setting = |name| -> Result<String, Malformed> {
+        Ok(cells.or_null::<&str>(name)?.unwrap_or("unknown").to_owned())
+    };
+    let [version, encoding, fsync] =
+        [setting("server_version")?, setting("server_encoding")?, setting("fsync")?];
+    let [pages, commit, standbys, read_only] = [
+        setting("full_page_writes")?,
+        setting("synchronous_commit")?,
+        setting("synchronous_standby_names")?,
+        setting("transaction_read_only")?,
+    ];
+    Ok(vec![
+        Check::fine("server", format!("PostgreSQL {version} at {}", link.host)),
+        when(encoding == "UTF8", "encoding", &encoding, "keys are UTF-8: use another database"),
+        role(standby, &read_only),
+        when(
+            fsync == "on",
+            "fsync",
+            &fsync,
+            "after a power failure an effect that ran would look as if it had not: ALTER SYSTEM SET \
+             fsync = on, and reload",
+        ),
+        when(
+            pages == "on",
+            "full_page_writes",
+            &pages,
+            "a power failure may tear a page: set it on, unless the disk writes pages whole",
+        ),
+        Check::fine(
+            "synchronous_commit",
+            match commit.as_str() {
+                "off" | "local" => format!("{commit}; raised to on in every transaction of ours"),
+                _ => commit,
+            },
+        ),
+        Check::fine(
+            "standbys",
+            match standbys.as_str() {
+                "" => "none is waited for: a fail-over may lose the last commits".to_owned(),
+                _ => format!("waited for: {standbys}"),
+            },
+        ),
+        clocks(ours, theirs),
+    ])
+}
+
+fn when(fine: bool, about: &'static str, found: &str, finding: &str) -> Check {
+    if fine { Check::fine(about, found) } else { Check::wrong(about, found, finding) }
+}
+
+fn role(standby: bool, read_only: &str) -> Check {
+    if standby {
+        let mend = "it takes no writes: name the primary, or several hosts with \
+                    target_session_attrs=read-write";
+        Check::wrong("role", "a standby", mend)
+    } else if read_only == "on" {
+        let mend = "set default_transaction_read_only off for this role or database";
+        Check::wrong("role", "transactions are read-only", mend)
+    } else {
+        Check::fine("role", "primary, takes writes")
+    }
+}
+
+fn clocks(ours: Timestamp, theirs: Timestamp) -> Check {
+    let apart = ours.since(theirs).max(theirs.since(ours));
+    let found = match apart {
+        apart if apart < Duration::from_millis(1_000) => "less than 1 s apart".to_owned(),
+        apart => format!(
+            "the server is {} s {}",
+            apart.as_secs(),
+            if theirs > ours { "ahead" } else { "behind" }
+        ),
+    };
+    let wrong = "times that ctrlrun shows are the server's: set both clocks by one source";
+    when(apart <= CLOCKS_MAX, "clock", &found, wrong)
+}
+
+fn this_clock() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}
+
+/// Whether a commit whose answer is lost can be settled (CMT-9).
+fn origin(link: &Link, deadline: Deadline) -> Check {
+    let asked = link.query(health::ORIGIN, &[], deadline.left());
+    when(
+        asked.is_ok(),
+        "settlement",
+        if asked.is_ok() { "the server says which it is" } else { "the server may not be asked" },
+        &format!("a commit whose answer is lost cannot be settled: {}", health::GRANT_ORIGIN),
+    )
+}

@@ -1,0 +1,327 @@
+//! The store on a server: one connection at a time, opened when a verb needs it and given up when
+//! nothing does (PGS-5).
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use super::connect::{ConnectError, Try as Attempted, Why, connect};
+use super::conninfo::Conninfo;
+use super::error::{Fault, code, could_not, not_connected};
+use super::health::{GRANT_ORIGIN, Origin};
+use super::here;
+use super::link::{Link, LinkError};
+use super::list::Listing;
+use super::read::{self, Loading};
+use super::schema::Names;
+use super::transaction::Deadline;
+use super::write::{self, Try, Writing};
+use crate::plan::effect::{HistoryRow, WriteId};
+use crate::plan::key::Key;
+use crate::store::{
+    Append, Ask, BeforeCommit, Captured, CouldNot, End, Filter, Flow, Found, Identity, Listed,
+    Reason, Store, Stream,
+};
+
+/// A connection that was unused for so long is opened anew: what lies between (a firewall, a pooler)
+/// may have dropped it without a word.
+const IDLE: Duration = Duration::from_secs(3);
+
+/// Where a server is, and the tables on it.
+pub struct Site {
+    /// The URL and what it left open, understood.
+    pub info: Conninfo,
+    /// The names of the tables.
+    pub names: Names,
+}
+
+impl Site {
+    /// A new connection. A server that is full, or is just starting, is asked again until `deadline`:
+    /// waiting for a place is the store's own business (STO-3).
+    ///
+    /// # Errors
+    /// What each host said.
+    pub fn connect(&self, deadline: Deadline) -> Result<Link, CouldNot> {
+        loop {
+            let error = match connect(&self.info, &here::read, deadline.left()) {
+                Ok(link) => return Ok(link),
+                Err(error) => error,
+            };
+            let pause = pause();
+            if !may_have_room_soon(&error) || deadline.left() <= pause {
+                return Err(not_connected(&error, &self.names.place));
+            }
+            std::thread::sleep(pause);
+        }
+    }
+}
+
+/// Between 20 and 84 ms, at random, so that those who were turned away together do not come again
+/// together.
+fn pause() -> Duration {
+    // Without a random number they do, which is no harm.
+    Duration::from_millis(20 + u64::from(getrandom::u32().unwrap_or(0) % 64))
+}
+
+fn may_have_room_soon(error: &ConnectError) -> bool {
+    let code = |one: &Attempted| match &one.why {
+        Why::Server(error) => matches!(&*error.code, "53300" | "57P03"),
+        Why::Deadline(_)
+        | Why::Unreachable(_)
+        | Why::Tls(_)
+        | Why::NoPassword
+        | Why::Unfit { .. }
+        | Why::Settings(_)
+        | Why::Odd(_) => false,
+    };
+    error.tries.last().is_some_and(code)
+}
+
+/// A store on a Postgres server, open.
+pub struct Postgres {
+    site: Site,
+    identity: Identity,
+    tells_origin: bool,
+    before_commit: Option<BeforeCommit>,
+    session: Mutex<Session>,
+}
+
+/// What changes from verb to verb.
+struct Session {
+    link: Option<Link>,
+    used: Instant,
+    /// The tries of appends whose COMMIT gave no answer that counts.
+    in_doubt: Vec<InDoubt>,
+}
+
+/// A try that nobody knows the end of.
+struct InDoubt {
+    key: Key,
+    write_id: WriteId,
+    /// Where it was written, as far as the server would say.
+    wrote_at: Option<Origin>,
+}
+
+impl Postgres {
+    /// The store that was found through `link`.
+    pub fn new(
+        site: Site,
+        identity: Identity,
+        tells_origin: bool,
+        before_commit: Option<BeforeCommit>,
+        link: Link,
+    ) -> Self {
+        let session = Session { link: Some(link), used: Instant::now(), in_doubt: Vec::new() };
+        Self { site, identity, tells_origin, before_commit, session: Mutex::new(session) }
+    }
+
+    fn session(&self) -> MutexGuard<'_, Session> {
+        // A panic of another thread took its link with it.
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn could_not(&self, fault: Fault) -> CouldNot {
+        if matches!(code(&fault), Some("42P01" | "3F000")) {
+            return self.site.names.missing();
+        }
+        could_not(fault, &self.site.names.place)
+    }
+
+    /// Reads; once more on a new connection where the one that was kept turns out to have ended, for
+    /// nothing was asked on it that could not be asked again.
+    fn read<T>(
+        &self,
+        deadline: Deadline,
+        mut what: impl FnMut(&Link) -> Result<T, Fault>,
+    ) -> Result<T, CouldNot> {
+        let mut session = self.session();
+        if let Some(link) = session.kept() {
+            let answer = what(&link);
+            let ended = link.is_dead();
+            let silent = matches!(answer, Err(Fault::Link(LinkError::Deadline(_))));
+            if !ended {
+                session.keep(link);
+            }
+            if !ended || silent {
+                return answer.map_err(|fault| self.could_not(fault));
+            }
+        }
+        let link = self.site.connect(deadline)?;
+        let answer = what(&link);
+        session.keep(link);
+        answer.map_err(|fault| self.could_not(fault))
+    }
+
+    fn loading<'a>(&'a self, key: &'a Key, ask: Ask) -> Loading<'a> {
+        Loading { names: &self.site.names, store_id: self.identity.store_id, key, ask }
+    }
+}
+
+impl Session {
+    /// The connection, if there is one that can be relied upon.
+    fn kept(&mut self) -> Option<Link> {
+        self.link.take().filter(|link| !link.is_dead() && self.used.elapsed() < IDLE)
+    }
+
+    fn keep(&mut self, link: Link) {
+        self.used = Instant::now();
+        self.link = Some(link).filter(|link| !link.is_dead());
+    }
+}
+
+impl Store for Postgres {
+    fn load(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
+        let deadline = Deadline::new(within);
+        self.read(deadline, |link| self.loading(key, ask).load(link, deadline))
+    }
+
+    fn append(&self, append: &Append, within: Duration) -> End {
+        let deadline = Deadline::new(within);
+        let mut session = self.session();
+        let (key, write_id) = (&append.next.key, append.next.write_id);
+        // Another append to the key means that the one before it was settled, or given up.
+        session.in_doubt.retain(|doubt| doubt.key != *key || doubt.write_id == write_id);
+        let link = match session.kept().map_or_else(|| self.site.connect(deadline), Ok) {
+            Ok(link) => link,
+            Err(error) => return End::NotCommitted(error),
+        };
+        let writing = Writing {
+            names: &self.site.names,
+            store_id: self.identity.store_id,
+            tells_origin: self.tells_origin,
+            before_commit: self.before_commit.as_ref(),
+            deadline,
+        };
+        let (tried, wrote_at) = write::append(&link, append, &writing);
+        match tried {
+            Try::Landed => {
+                session.keep(link);
+                End::Landed
+            }
+            Try::Refused => {
+                session.keep(link);
+                End::Refused
+            }
+            Try::NotCommitted(fault) => {
+                session.keep(link);
+                End::NotCommitted(self.could_not(fault))
+            }
+            // The next try is safe on any connection, and safest on one without a past.
+            Try::Aborted(fault) => End::NotCommitted(self.could_not(fault)),
+            Try::Unknown(fault) => {
+                session.in_doubt.push(InDoubt { key: key.clone(), write_id, wrote_at });
+                End::Unknown(self.could_not(fault))
+            }
+        }
+    }
+
+    fn reread(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
+        let deadline = Deadline::new(within);
+        let mut session = self.session();
+        session.link = None;
+        let of_key = |doubt: &&InDoubt| doubt.key == *key;
+        if session.in_doubt.iter().filter(of_key).any(|doubt| doubt.wrote_at.is_none()) {
+            return Err(self.cannot_be_told());
+        }
+        let link = self.site.connect(deadline)?;
+        loop {
+            match self.loading(key, ask).load_locked(&link, deadline) {
+                Ok((found, origin)) => {
+                    for doubt in session.in_doubt.iter().filter(of_key) {
+                        self.same_server(doubt, origin.as_ref())?;
+                    }
+                    session.keep(link);
+                    return Ok(found);
+                }
+                // Under a stricter isolation level than ours the wait for a writer ends so.
+                Err(Fault::Link(LinkError::Server(error)))
+                    if matches!(&*error.code, "40001" | "40P01") && !deadline.passed() => {}
+                Err(fault) => return Err(self.could_not(fault)),
+            }
+        }
+    }
+
+    fn list(
+        &self,
+        filter: &Filter,
+        each: &mut dyn FnMut(Listed) -> Flow,
+        within: Duration,
+    ) -> Result<(), CouldNot> {
+        let mut listing = Listing::new(filter);
+        loop {
+            // No lock of ours is held while the caller looks at a page.
+            let deadline = Deadline::new(within);
+            let names = &self.site.names;
+            let page = self.read(deadline, |link| listing.next_page(link, names, deadline))?;
+            if page.is_empty() {
+                return Ok(());
+            }
+            for listed in page {
+                match each(listed) {
+                    Flow::Continue => {}
+                    Flow::Stop => return Ok(()),
+                }
+            }
+        }
+    }
+
+    fn history(&self, key: &Key, from: u64, within: Duration) -> Result<Vec<HistoryRow>, CouldNot> {
+        let deadline = Deadline::new(within);
+        self.read(deadline, |link| read::history(link, &self.site.names, key, from, deadline))
+    }
+
+    fn output(
+        &self,
+        key: &Key,
+        attempt: u64,
+        stream: Stream,
+        within: Duration,
+    ) -> Result<Option<Captured>, CouldNot> {
+        let deadline = Deadline::new(within);
+        let which = (key, attempt, stream);
+        self.read(deadline, |link| read::output(link, &self.site.names, which, deadline))
+    }
+
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn rest(&self) {
+        let mut session = match self.session.try_lock() {
+            Ok(session) => session,
+            Err(TryLockError::Poisoned(session)) => session.into_inner(),
+            // A verb is at work on it; whoever asked asks again.
+            Err(TryLockError::WouldBlock) => return,
+        };
+        session.link = None;
+    }
+}
+
+impl Postgres {
+    /// A re-read proves something only where the write would be: on the same server, in the same of
+    /// its lives (CMT-9).
+    fn same_server(&self, doubt: &InDoubt, read_at: Option<&Origin>) -> Result<(), CouldNot> {
+        match (&doubt.wrote_at, read_at) {
+            (Some(wrote), Some(read)) if wrote == read => Ok(()),
+            (Some(_), Some(_)) => Err(CouldNot {
+                reason: Reason::Unreachable,
+                message: format!(
+                    "{}: another server answers than the one that was written to (a fail-over, or a \
+                     restored copy?)",
+                    self.site.names.place
+                ),
+                hint: None,
+            }),
+            (None, _) | (_, None) => Err(self.cannot_be_told()),
+        }
+    }
+
+    fn cannot_be_told(&self) -> CouldNot {
+        CouldNot {
+            reason: Reason::Unreachable,
+            message: format!(
+                "{}: whether it is the server that was written to cannot be told",
+                self.site.names.place
+            ),
+            hint: Some(GRANT_ORIGIN.to_owned()),
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! One conditional write, in two exchanges: BEGIN with the one statement that writes row, history and
+//! outputs; then COMMIT alone (PGS-1 to PGS-4).
+//!
+//! | what fails | end | why |
+//! |---|---|---|
+//! | anything before COMMIT was sent | not committed | the transaction is given up, COMMIT is never sent |
+//! | COMMIT, by SQLSTATE 40001 or 40P01 | not committed | the server says that it aborted |
+//! | COMMIT, answered with the tag ROLLBACK | not committed | the server says that there was nothing to commit |
+//! | COMMIT, by anything else | unknown | an error, a lost line and silence prove nothing |
+use tokio_postgres::types::{ToSql, Type};
+use uuid::Uuid;
+
+use super::cells::Cells;
+use super::error::{Fault, is_victim};
+use super::health::{NO_ORIGIN_COLUMNS, ORIGIN_COLUMNS, Origin};
+use super::link::{Committed, Link};
+use super::read::Param;
+use super::schema::{self, Names, VERSION};
+use super::transaction::{Deadline, MARK, begin, both, roll_back};
+use crate::store::columns::{Columns, miscounted, time_over};
+use crate::store::row::{Malformed, integer, stream_name};
+use crate::store::{Append, BeforeCommit, CouldNot, Reason};
+
+/// How a try ended, on this link.
+pub enum Try {
+    /// Committed.
+    Landed,
+    /// The condition did not hold.
+    Refused,
+    /// Nothing was committed: COMMIT was not sent.
+    NotCommitted(Fault),
+    /// Nothing was committed: COMMIT was sent, and the server says that it aborted.
+    Aborted(Fault),
+    /// Nobody knows.
+    Unknown(Fault),
+}
+
+/// What a try is made with.
+pub struct Writing<'a> {
+    /// The names of the store's tables.
+    pub names: &'a Names,
+    /// The store that must be there.
+    pub store_id: Uuid,
+    /// Whether this role may ask which server it is.
+    pub tells_origin: bool,
+    /// A stop point before COMMIT.
+    pub before_commit: Option<&'a BeforeCommit>,
+    /// When it has to be over.
+    pub deadline: Deadline,
+}
+
+const INSERT: &str = "INSERT INTO :schema.effects(
+    effect_key, record_version, write_id, reservation_id, state, first_attempt, attempt, attempt_id,
+    fingerprint, program, arguments, command, lease_expires_at, cause, reaped, in_doubt, doubted,
+    exit_code, signal, detail, resolved_by, reason, proven_failures, run_id, created_at, updated_at)
+  SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
+    $21, $22, $23, $24, $25, $26
+  FROM store WHERE fits AND attempt_floor = $43
+  ON CONFLICT (effect_key) DO NOTHING";
+
+const UPDATE: &str = "UPDATE :schema.effects SET
+    record_version = $2, write_id = $3, reservation_id = $4, state = $5, first_attempt = $6,
+    attempt = $7, attempt_id = $8, fingerprint = $9, program = $10, arguments = $11, command = $12,
+    lease_expires_at = $13, cause = $14, reaped = $15, in_doubt = $16, doubted = $17,
+    exit_code = $18, signal = $19, detail = $20, resolved_by = $21, reason = $22,
+    proven_failures = $23, run_id = $24, created_at = $25, updated_at = $26
+  WHERE effect_key = $1 AND record_version = $43 AND write_id = $44 AND (SELECT fits FROM store)";
+
+/// `:row` is one of the two above. History and outputs come from it: where no row was written there
+/// is nothing to join them with (HIS-3). The answer counts all three.
+const WRITE: &str = "WITH store AS (
+    SELECT schema_version, store_id, attempt_floor,
+      schema_version = $40 AND store_id = $41 AND :marked AS fits
+    FROM :schema.store),
+  written AS (:row RETURNING 1),
+  events AS (
+    INSERT INTO :schema.history(
+      effect_key, revision, write_id, outcome_id, type, attempt, recorded_at, data)
+    SELECT $1, e.* FROM written, ROWS FROM (pg_catalog.unnest($27), pg_catalog.unnest($28),
+      pg_catalog.unnest($29), pg_catalog.unnest($30), pg_catalog.unnest($31),
+      pg_catalog.unnest($32), pg_catalog.unnest($33)) e
+    RETURNING 1),
+  outputs AS (
+    INSERT INTO :schema.output(effect_key, stream, attempt, bytes, whole, head, tail)
+    SELECT $1, o.* FROM written, ROWS FROM (pg_catalog.unnest($34), pg_catalog.unnest($35),
+      pg_catalog.unnest($36), pg_catalog.unnest($37), pg_catalog.unnest($38),
+      pg_catalog.unnest($39)) o
+    ON CONFLICT (effect_key, attempt, stream) DO UPDATE SET bytes = excluded.bytes,
+      whole = excluded.whole, head = excluded.head, tail = excluded.tail
+    RETURNING 1)
+  SELECT s.schema_version, s.store_id, :marked,
+    pg_catalog.current_setting('synchronous_commit'), (SELECT pg_catalog.count(*) FROM written),
+    (SELECT pg_catalog.count(*) FROM events), (SELECT pg_catalog.count(*) FROM outputs), :origin
+  FROM store s";
+
+/// Tries `append` once; also where it was written, as far as that is known. After
+/// [`Try::Aborted`] and [`Try::Unknown`] the link is not to be used any more.
+pub fn append(link: &Link, append: &Append, writing: &Writing<'_>) -> (Try, Option<Origin>) {
+    let columns = match Columns::of(append) {
+        Ok(columns) => columns,
+        Err(error) => return (Try::NotCommitted(error.into()), None),
+    };
+    let (refused, origin) = match write(link, append, &columns, writing) {
+        Ok(Written { refused, origin }) => (refused, origin),
+        Err(fault) => {
+            roll_back(link);
+            return (Try::NotCommitted(fault), None);
+        }
+    };
+    if refused {
+        roll_back(link);
+        return (Try::Refused, None);
+    }
+    if let Some(stop) = writing.before_commit {
+        stop(append);
+    }
+    if writing.deadline.passed() {
+        roll_back(link);
+        return (Try::NotCommitted(time_over().into()), None);
+    }
+    // From here on only the server's word that it is committed, or that it is not, counts.
+    let tried = match link.commit(writing.deadline.left()) {
+        Ok(Committed::Yes) => Try::Landed,
+        Ok(Committed::RolledBack) => Try::Aborted(rolled_back().into()),
+        Err(error) if is_victim(&error) => Try::Aborted(error.into()),
+        Err(error) => Try::Unknown(error.into()),
+    };
+    (tried, origin)
+}
+
+struct Written {
+    refused: bool,
+    origin: Option<Origin>,
+}
+
+/// Everything up to COMMIT.
+fn write(
+    link: &Link,
+    append: &Append,
+    columns: &Columns,
+    writing: &Writing<'_>,
+) -> Result<Written, Fault> {
+    let deadline = writing.deadline;
+    let names = writing.names;
+    let mark = append.next.write_id.0.simple().to_string();
+    let opening = begin(deadline.left(), &mark);
+    let sql = statement(append, writing);
+    let values = Values::of(append, columns, writing)?;
+    let params = values.params(columns, &mark);
+    // Both are answered before anything is concluded: an answer that nobody waits for would be
+    // taken for the next one's.
+    let rows = link.run(deadline.left(), async |client| {
+        let (begun, rows) =
+            both(client.batch_execute(&opening), client.query_typed(&sql, &params)).await;
+        begun?;
+        rows
+    })?;
+    let Some(row) = rows.first() else {
+        return Err(Malformed::new("store_id", "the store has lost its row").into());
+    };
+    let mut cells = Cells::new(row, 0);
+    schema::check(cells.get("schema_version")?, names)?;
+    if cells.id("store_id")? != writing.store_id {
+        return Err(names.another_store().into());
+    }
+    if cells.or_null("mark")? != Some(true) {
+        return Err(not_in_transaction().into());
+    }
+    let durable: &str = cells.get("synchronous_commit")?;
+    let mut count = |column| cells.get::<i64>(column);
+    let (written, events, outputs) = (count("written")?, count("events")?, count("outputs")?);
+    let refused = match written {
+        0 => true,
+        1 => false,
+        more => return Err(miscounted(more.unsigned_abs()).into()),
+    };
+    let origin = Origin::read(&mut cells)?;
+    if refused {
+        return Ok(Written { refused, origin });
+    }
+    let whole = |counted: i64, wanted: usize| usize::try_from(counted) == Ok(wanted);
+    if !whole(events, append.history.len()) || !whole(outputs, append.outputs.len()) {
+        return Err(miscounted(events.unsigned_abs().saturating_add(outputs.unsigned_abs())).into());
+    }
+    if matches!(durable, "off" | "local") {
+        // Whoever set it: the role, the database, or another client of the same pooler (PGS-7).
+        link.batch("SET LOCAL synchronous_commit = on", deadline.left())?;
+    }
+    Ok(Written { refused, origin })
+}
+
+fn statement(append: &Append, writing: &Writing<'_>) -> String {
+    let row = if append.found.is_some() { UPDATE } else { INSERT };
+    let origin = if writing.tells_origin { ORIGIN_COLUMNS } else { NO_ORIGIN_COLUMNS };
+    let marked = format!("pg_catalog.current_setting('{MARK}', true) = $42");
+    let sql = WRITE.replace(":row", row).replace(":origin", origin).replace(":marked", &marked);
+    writing.names.fill(&sql)
+}
+
+/// The values that have to be put together before they can be referred to.
+struct Values<'a> {
+    ids: [&'a [u8]; 3],
+    store_id: &'a [u8],
+    condition: i64,
+    write_id: Option<&'a [u8]>,
+    events: Events<'a>,
+    outputs: Outputs<'a>,
+}
+
+#[derive(Default)]
+struct Events<'a> {
+    revisions: Vec<i64>,
+    write_ids: Vec<&'a [u8]>,
+    outcome_ids: Vec<Option<&'a [u8]>>,
+    kinds: Vec<&'a str>,
+    attempts: Vec<i64>,
+    times: Vec<i64>,
+    data: Vec<&'a str>,
+}
+
+#[derive(Default)]
+struct Outputs<'a> {
+    streams: Vec<&'static str>,
+    attempts: Vec<i64>,
+    bytes: Vec<i64>,
+    whole: Vec<bool>,
+    heads: Vec<&'a [u8]>,
+    tails: Vec<&'a [u8]>,
+}
+
+impl<'a> Values<'a> {
+    fn of(
+        append: &'a Append,
+        columns: &'a Columns,
+        writing: &'a Writing<'_>,
+    ) -> Result<Self, Malformed> {
+        let mut events = Events::default();
+        for event in &columns.events {
+            events.revisions.push(event.revision);
+            events.write_ids.push(event.write_id.as_bytes());
+            events.outcome_ids.push(event.outcome_id.as_ref().map(|id| &id.as_bytes()[..]));
+            events.kinds.push(&event.kind);
+            events.attempts.push(event.attempt);
+            events.times.push(event.recorded_at);
+            events.data.push(&event.data);
+        }
+        let mut outputs = Outputs::default();
+        for kept in &append.outputs {
+            outputs.streams.push(stream_name(kept.stream));
+            outputs.attempts.push(integer("attempt", kept.attempt)?);
+            outputs.bytes.push(integer("bytes", kept.captured.bytes)?);
+            outputs.whole.push(kept.captured.whole);
+            outputs.heads.push(&kept.captured.head);
+            outputs.tails.push(&kept.captured.tail);
+        }
+        let row = &columns.row;
+        Ok(Self {
+            ids: [row.write_id.as_bytes(), row.reservation_id.as_bytes(), &row.fingerprint],
+            store_id: writing.store_id.as_bytes(),
+            condition: match &append.found {
+                None => integer("attempt_floor", append.attempt_floor)?,
+                Some(found) => integer("record_version", found.revision)?,
+            },
+            write_id: append.found.as_ref().map(|found| &found.write_id.0.as_bytes()[..]),
+            events,
+            outputs,
+        })
+    }
+
+    fn params<'b>(&'b self, columns: &'b Columns, mark: &'b String) -> Vec<Param<'b>> {
+        let row = &columns.row;
+        let (events, outputs) = (&self.events, &self.outputs);
+        let mut params: Vec<Param<'b>> = vec![
+            (&row.effect_key, Type::TEXT),
+            (&row.record_version, Type::INT8),
+            (&self.ids[0], Type::BYTEA),
+            (&self.ids[1], Type::BYTEA),
+            (&row.state, Type::TEXT),
+            (&row.first_attempt, Type::INT8),
+            (&row.attempt, Type::INT8),
+            (&row.attempt_id, Type::TEXT),
+            (&self.ids[2], Type::BYTEA),
+            (&row.program, Type::TEXT),
+            (&row.arguments, Type::INT8),
+            (&row.command, Type::TEXT),
+            (&row.lease_expires_at, Type::INT8),
+            (&row.cause, Type::TEXT),
+            (&row.reaped, Type::BOOL),
+            (&row.in_doubt, Type::BOOL),
+            (&row.doubted, Type::BOOL),
+            (&row.exit_code, Type::INT8),
+            (&row.signal, Type::INT8),
+            (&row.detail, Type::TEXT),
+            (&row.resolved_by, Type::TEXT),
+            (&row.reason, Type::TEXT),
+            (&row.proven_failures, Type::INT8),
+            (&row.run_id, Type::TEXT),
+            (&row.created_at, Type::INT8),
+            (&row.updated_at, Type::INT8),
+            (&events.revisions, Type::INT8_ARRAY),
+            (&events.write_ids, Type::BYTEA_ARRAY),
+            (&events.outcome_ids, Type::BYTEA_ARRAY),
+            (&events.kinds, Type::TEXT_ARRAY),
+            (&events.attempts, Type::INT8_ARRAY),
+            (&events.times, Type::INT8_ARRAY),
+            (&events.data, Type::TEXT_ARRAY),
+            (&outputs.streams, Type::TEXT_ARRAY),
+            (&outputs.attempts, Type::INT8_ARRAY),
+            (&outputs.bytes, Type::INT8_ARRAY),
+            (&outputs.whole, Type::BOOL_ARRAY),
+            (&outputs.heads, Type::BYTEA_ARRAY),
+            (&outputs.tails, Type::BYTEA_ARRAY),
+            (&VERSION, Type::INT8),
+            (&self.store_id, Type::BYTEA),
+            (mark, Type::TEXT),
+            (&self.condition, Type::INT8),
+        ];
+        if let Some(write_id) = &self.write_id {
+            params.push((write_id as &(dyn ToSql + Sync), Type::BYTEA));
+        }
+        params
+    }
+}
+
+fn rolled_back() -> CouldNot {
+    CouldNot {
+        reason: Reason::Unreachable,
+        message: "the server answered COMMIT with ROLLBACK: nothing was written".to_owned(),
+        hint: None,
+    }
+}
+
+/// BEGIN took no effect, so the statement behind it wrote nothing either (PGS-2).
+fn not_in_transaction() -> CouldNot {
+    CouldNot {
+        reason: Reason::Unreachable,
+        message: "the server did not run the write in the transaction that was begun for it"
+            .to_owned(),
+        hint: None,
+    }
+}
