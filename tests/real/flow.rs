@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::Stdio;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::at::{Kind, MARK, Place, fed, is_alive, number_in, until};
 use crate::common::finish;
@@ -150,6 +151,10 @@ fn a_stdout_that_another_process_has_made_non_blocking_gets_all_of_it_and_stays_
     drop(run);
     let flags = fcntl(shared.as_fd(), FcntlArg::F_GETFL).unwrap();
     assert!(OFlag::from_bits_truncate(flags).contains(OFlag::O_NONBLOCK));
+    until("the pipe is full", || {
+        let mut room = [PollFd::new(shared.as_fd(), PollFlags::POLLOUT)];
+        poll(&mut room, PollTimeout::ZERO).unwrap() == 0
+    });
     drop(shared);
     let mut text = String::new();
     reader.read_to_string(&mut text).unwrap();

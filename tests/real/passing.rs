@@ -111,7 +111,8 @@ fn a_signal_to_every_process_at_once_is_recorded_as_what_the_child_died_of() {
     until("it has marked", || at.marks() == 1);
     let pids = ["pid", "grandchild"].map(|file| number_in(&at.env.path(file)));
     for pid in [run.pid(), pids[0], pids[1]] {
-        nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+        // One may have been ended already by what was passed on to it.
+        let _ = nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGTERM);
     }
     let end = run.end();
     assert_eq!(end.signal, Some(15), "{end:?}");

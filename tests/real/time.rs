@@ -65,12 +65,14 @@ fn a_grandchild_that_left_the_group_is_named_and_not_claimed_dead() {
 }
 
 #[test]
-fn a_child_that_has_stopped_itself_is_ended() {
-    // EXE-11
+fn a_child_that_has_stopped_itself_is_ended_by_term() {
+    // EXE-11. Whoever is stopped cannot act on TERM; it has not to wait for KILL.
     let at = Place::new(Kind::Sqlite);
-    let end = ends(&mut at.run("k", &SOON, "kill -STOP $$; exit 0"));
+    let flags = ["--timeout", "500ms", "--kill-after", "1h"];
+    let end = ends(&mut at.run("k", &flags, "kill -STOP $$; exit 0"));
     assert_eq!(end.code, Some(124), "{end:?}");
     assert_eq!(recorded(&at, "k").1, "timeout");
+    assert_eq!(at.show("k")["signal"], 15);
 }
 
 #[test]
