@@ -183,7 +183,7 @@ fn what_runs_or_is_settled_is_not_decided() {
     let live = resolve(&env, &["live", "--committed", "--expect", "2", "--reason", "r"]);
     assert_eq!(live.code, Some(75));
     assert!(
-        live.stderr.contains("live: not changed: attempt 1 is running since"),
+        live.stderr.contains("live: not changed: attempt 1 has been running for"),
         "{}",
         live.stderr
     );

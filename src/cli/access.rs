@@ -1,4 +1,5 @@
 //! Opening the store that was chosen, for looking, for writing, or to be made.
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -6,7 +7,8 @@ use ctrlrun::plan::effect::HistoryRow;
 use ctrlrun::plan::key::Key;
 use ctrlrun::store::stop::inside_append;
 use ctrlrun::store::{
-    self, Captured, CouldNot, Filter, Flow, Listed, Mode, Options, Reason, Shown, Store, Stream,
+    self, Captured, CouldNot, Filter, Flow, Listed, Location, Mode, Options, Reason, Shown, Store,
+    Stream,
 };
 
 use super::Global;
@@ -111,6 +113,22 @@ pub fn no_such_effect(key: &Key, place: &Place) -> CliError {
 /// As [`which`].
 pub fn place(global: &Global) -> Result<Place, CliError> {
     which(&Surroundings::of_process(global.store.clone()))
+}
+
+/// The files of the store that would be used: nothing else may be written to them.
+#[must_use]
+pub fn parts_of_store(global: &Global) -> Vec<PathBuf> {
+    match place(global).map(|place| place.location) {
+        Ok(Location::Sqlite(at)) => ["", "-wal", "-shm", "-journal"]
+            .iter()
+            .map(|end| {
+                let mut part = at.path.clone().into_os_string();
+                part.push(end);
+                PathBuf::from(part)
+            })
+            .collect(),
+        Ok(Location::Postgres(_)) | Err(_) => Vec::new(),
+    }
 }
 
 /// Opens the store to look; changes and makes nothing (STO-10).

@@ -36,6 +36,7 @@ mod verify;
 mod which;
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::mem::ManuallyDrop;
 use std::time::Duration;
 
@@ -100,7 +101,14 @@ pub struct Global {
 impl Global {
     /// A line that `-q` silences (CLI-2).
     pub fn note(&self, line: &str) {
-        if !self.quiet {
+        if self.quiet {
+            return;
+        }
+        if self.json {
+            // One object a line, as the errors beside it.
+            let mut err = anstream::stderr().lock();
+            let _ = writeln!(err, "{}", serde_json::json!({ "note": line.trim_start() }));
+        } else {
             say(line);
         }
     }

@@ -49,6 +49,13 @@ pub fn output(args: &OutputArgs, global: &Global) -> Result<Exit, CliError> {
     let Some((attempt, captured)) = found else {
         return Err(nothing_stored(&opened, args));
     };
+    if !captured.whole && captured.bytes == 0 {
+        let message = format!(
+            "{}: what attempt {attempt} wrote was not stored (--capture none)",
+            clean(key.as_str())
+        );
+        return Err(CliError::new(Kind::NotFound, message));
+    }
     if !captured.whole {
         say(&format!(
             "{}: attempt {attempt} wrote {}; {} of them are stored: the rest, from the middle, is NOT here",

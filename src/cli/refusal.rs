@@ -190,7 +190,7 @@ impl Refused<'_> {
             undone => format!("; {undone}"),
         };
         let message = format!(
-            "{key}: {} since {}, attempt {}{undone}: {told}",
+            "{key}: {} for {}, attempt {}{undone}: {told}",
             glossed(record, self.now),
             age(self.now.since(record.updated_at)),
             record.attempt
@@ -219,7 +219,7 @@ impl Refused<'_> {
         let attempt = record.attempt;
         match self.began_here() {
             Some((at, on)) => format!(
-                "attempt {attempt} is running since {} ({}, pid {}){ends}",
+                "attempt {attempt} has been running for {} ({}, pid {}){ends}",
                 span(self.now.since(at)),
                 clean(&on.host),
                 on.pid

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use ctrlrun::drive::deliver::{Delivery, deliver};
 use ctrlrun::drive::spool::{Spool, Spooled};
 use ctrlrun::plan::key::Key;
+use ctrlrun::store::Location;
 use nix::unistd::geteuid;
 
 use crate::cli::Global;
@@ -83,7 +84,7 @@ pub fn deliver_first(
         }
     }
     match in_the_way {
-        None => Ok(()),
+        None => older_than_the_store(opened, spool, key, deed),
         Some(error) => Err(CliError::new(
             Kind::Store,
             format!(
@@ -97,6 +98,38 @@ pub fn deliver_first(
         .fact(format!("spool: {}", clean(&spool.dir().to_string_lossy())))
         .fact(format!("store: {}", opened.place.named()))),
     }
+}
+
+/// A word about this key that was spooled before this store was made: the store that it is of was
+/// lost, and this one took its place. That must not run the effect again.
+fn older_than_the_store(
+    opened: &Opened,
+    spool: &Spool,
+    key: &Key,
+    deed: Deed,
+) -> Result<(), CliError> {
+    let Location::Sqlite(at) = &opened.place.location else {
+        return Ok(());
+    };
+    let Ok(made) = std::fs::metadata(&at.path).and_then(|found| found.created()) else {
+        return Ok(());
+    };
+    let Some((path, _)) = spool.strays(key).into_iter().find(|(_, written)| *written < made) else {
+        return Ok(());
+    };
+    Err(CliError::new(
+        Kind::Store,
+        format!(
+            "{}: refused, {}: an outcome of this key, of a store that is older than this one, says \
+             that it may have happened",
+            clean(key.as_str()),
+            deed.undone()
+        ),
+    )
+    .fact(format!("spool: {}", clean(&path.to_string_lossy())))
+    .fact(format!("store: {}", opened.place.named()))
+    .tell("if the other store is there", "run any command on it, which delivers the outcome to it")
+    .tell("if this key is another effect there", "remove that file"))
 }
 
 /// Delivers what is there before a decision about `key` is made: what a child said may settle it.

@@ -86,7 +86,8 @@ fn pause_for(pause: Duration, signals: Option<&Signals>) -> Option<i32> {
     }
 }
 
-fn ending(signals: &Signals) -> Option<i32> {
+/// A signal that ends a process and is not dealt with yet.
+pub(super) fn ending(signals: &Signals) -> Option<i32> {
     const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
     let pending = signals.pending();
     pending.into_iter().find(|number| ENDING.iter().any(|signal| *signal as i32 == *number))

@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use super::handle::{Performed, drive, perform};
 use super::host;
+use super::persist::ending;
 use super::spool::Spool;
 use crate::exec::{
-    self, Child, ChildEnd, CommandLine, NotStarted, OutcomeFile, OutcomeRead, Output, Signals,
-    Sink, Stdin, Waited,
+    self, Child, ChildEnd, CommandLine, NotStarted, NotStartedKind, OutcomeFile, OutcomeRead,
+    Output, Signals, Sink, Stdin, Waited,
 };
 use crate::plan::attempt::{Attempt, Came, Do, Order, Report, Undelivered};
 use crate::plan::effect::{Answer, Event, Holder, Record};
@@ -57,6 +58,9 @@ pub struct Tools<'a> {
     /// Is told once, while the child runs, that the record is no longer this attempt's own, and the
     /// record that was found (EXE-9).
     pub lost: &'a dyn Fn(Option<&Record>),
+    /// Is told once, after the command has run, that the store did not take its outcome at the first
+    /// try: what was spooled, and whether it could be. It is tried on (EXE-24).
+    pub kept: &'a dyn Fn(&Undelivered, bool),
 }
 
 /// What came of an attempt, and of its child.
@@ -129,7 +133,10 @@ impl Performer<'_, '_> {
         loop {
             self.tell_if_lost(&came);
             came = match self.machine.step(came, host::now()) {
-                Do::Store(step) => self.store(step),
+                Do::Store(step) if self.must_go_on(&step) => self.store(step),
+                // With the outcome in the spool nobody has to wait for the store any longer than
+                // they want to.
+                Do::Store(_) => Came::GiveUp,
                 Do::Start { holder, proven_failures, not_after } => {
                     self.start(holder, proven_failures, not_after)
                 }
@@ -141,7 +148,13 @@ impl Performer<'_, '_> {
                     }
                     Came::UnderWay
                 }
-                Do::Spool(undelivered) => Came::Spooled(self.spool(&undelivered)),
+                Do::Spool(undelivered) => {
+                    let spooled = self.spool(&undelivered);
+                    if self.end.is_some() {
+                        (self.tools.kept)(&undelivered, spooled.is_ok());
+                    }
+                    Came::Spooled(spooled)
+                }
                 Do::Unspool(outcome_id) => {
                     if let Some(spool) = self.tools.spool {
                         spool.discard(outcome_id);
@@ -161,6 +174,13 @@ impl Performer<'_, '_> {
         {
             (self.tools.lost)(answered.record.as_ref());
         }
+    }
+
+    /// Whether a step is performed: all are, but for a pause between two tries to record the outcome
+    /// of a child that has ended, once this process is told to end.
+    fn must_go_on(&self, step: &Step) -> bool {
+        let told = || self.tools.signals.is_some_and(|signals| ending(signals).is_some());
+        !(matches!(step, Step::Pause(_)) && self.end.is_some() && told())
     }
 
     fn store(&mut self, step: Step) -> Came {
@@ -192,7 +212,7 @@ impl Performer<'_, '_> {
                 return Came::NotStarted { detail };
             }
         };
-        let line = self.line(holder, proven_failures, &said);
+        let line = self.line(holder, proven_failures, not_after, &said);
         stop::here(Point::AfterBegin, self.tools.store.identity().scratch);
         // As late as can be: between this and the child there is only the spawn itself (EXE-8).
         if host::now() >= not_after {
@@ -206,6 +226,7 @@ impl Performer<'_, '_> {
                 stop::here(Point::Running, self.tools.store.identity().scratch);
                 Came::Started
             }
+            Err(not_started) if not_started.kind == NotStartedKind::TooLate => Came::TooLate,
             Err(not_started) => {
                 let detail = format!("could not be started: {not_started}");
                 self.not_started = Some(not_started);
@@ -214,7 +235,13 @@ impl Performer<'_, '_> {
         }
     }
 
-    fn line(&self, holder: Holder, proven_failures: u64, said: &OutcomeFile) -> CommandLine {
+    fn line(
+        &self,
+        holder: Holder,
+        proven_failures: u64,
+        not_after: Moment,
+        said: &OutcomeFile,
+    ) -> CommandLine {
         let key = self.machine.key();
         let variable = |name: &str, value: OsString| (OsString::from(name), value);
         CommandLine {
@@ -237,6 +264,8 @@ impl Performer<'_, '_> {
             },
             timeout: self.command.timeout,
             kill_after: self.command.kill_after,
+            // The same clock as ours: see `host::now`.
+            not_after: Some(Duration::from_micros(not_after.0)),
         }
     }
 

@@ -7,13 +7,17 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::unistd::{AccessFlags, access, geteuid};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::plan::attempt::Undelivered;
 use crate::plan::effect::OutcomeId;
+use crate::plan::key::Key;
 
 const HEAD: &str = "ctrlrun-spool-v1 sha256:";
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -99,6 +103,27 @@ impl Spool {
         }
     }
 
+    /// Words of **other** stores about `key` that say it may have happened: the file of each, and
+    /// when it was written.
+    #[must_use]
+    pub fn strays(&self, key: &Key) -> Vec<(PathBuf, SystemTime)> {
+        let prefix = format!("{}-", self.store_id.simple());
+        self.dirs()
+            .flat_map(fs::read_dir)
+            .flat_map(Iterator::flatten)
+            .filter(|entry| {
+                let name = entry.file_name();
+                let name = name.to_string_lossy();
+                !name.starts_with(&prefix) && name.ends_with(".json")
+            })
+            .filter_map(|entry| {
+                let word = load(&entry.path()).ok()?;
+                let about = word.key == *key && word.settle.verdict.may_have_happened();
+                Some((entry.path(), entry.metadata().ok()?.modified().ok()?)).filter(|_| about)
+            })
+            .collect()
+    }
+
     /// What is in it for this store; damaged files are set aside by that, if `may_set_aside`.
     #[must_use]
     pub fn read(&self, may_set_aside: bool) -> Vec<Spooled> {
@@ -161,9 +186,27 @@ fn read_one(path: PathBuf, may_set_aside: bool) -> Option<Spooled> {
 }
 
 fn load(path: &Path) -> io::Result<Undelivered> {
+    let damaged = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
+    // Whoever can write here could put anything here: a pipe is not waited for, a link is not
+    // followed, and what another user wrote is not believed.
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW;
+    let opened = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path);
+    let file = match opened {
+        Err(error) if error.raw_os_error() == Some(Errno::ELOOP as i32) => {
+            return Err(damaged("it is a symbolic link"));
+        }
+        opened => opened?,
+    };
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(damaged("it is no file"));
+    }
+    if found.uid() != geteuid().as_raw() && found.uid() != 0 {
+        return Err(damaged("it is another user's"));
+    }
     let mut bytes = Vec::new();
-    File::open(path)?.take(BYTES_MAX).read_to_end(&mut bytes)?;
-    parse(&bytes).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))
+    file.take(BYTES_MAX).read_to_end(&mut bytes)?;
+    parse(&bytes).map_err(|why| damaged(&why))
 }
 
 /// Reads a spool file's bytes.

@@ -51,6 +51,8 @@ pub struct CommandLine {
     pub timeout: Option<Duration>,
     /// How long after a TERM of ours KILL follows.
     pub kill_after: Duration,
+    /// The last moment, on [`boottime`], at which it may still be started.
+    pub not_after: Option<Duration>,
 }
 
 /// The child's standard input.

@@ -30,7 +30,7 @@ use rustix::{
 use super::{group, origin, reap};
 
 /// The signals that are passed on to a child.
-pub const PASSED_ON: [i32; 7] = [
+pub const PASSED_ON: [i32; 13] = [
     libc::SIGTERM,
     libc::SIGINT,
     libc::SIGHUP,
@@ -38,6 +38,14 @@ pub const PASSED_ON: [i32; 7] = [
     libc::SIGUSR1,
     libc::SIGUSR2,
     libc::SIGWINCH,
+    // Nobody sends these by hand, but they end a process that does not expect them, and then the
+    // outcome is nobody's: an alarm that was set before we were started, a limit of CPU time.
+    libc::SIGALRM,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGXCPU,
+    libc::SIGIO,
+    libc::SIGPWR,
 ];
 
 /// Written whole by the handler: number, si_code, si_pid.

@@ -35,7 +35,7 @@ use rustix::{
     pipe::{PipeFlags, pipe_with},
 };
 
-use super::{CommandLine, Output, Stdin, origin, reap};
+use super::{CommandLine, Output, Stdin, boottime, origin, reap};
 
 /// Why a command could not be started. It proves that nothing of it ran.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -58,6 +58,8 @@ pub enum NotStartedKind {
     NotFound,
     /// It is there and may not, or cannot, be executed (EACCES, EPERM, ENOEXEC).
     NotExecutable,
+    /// The last moment for it had passed ([`CommandLine::not_after`]).
+    TooLate,
     /// Anything else: arguments too long, a NUL in an argument, out of processes, memory or descriptors.
     Other,
 }
@@ -68,7 +70,7 @@ impl NotStarted {
     pub fn exit_code(&self) -> i32 {
         match self.kind {
             NotStartedKind::NotFound => 127,
-            NotStartedKind::NotExecutable | NotStartedKind::Other => 126,
+            NotStartedKind::NotExecutable | NotStartedKind::TooLate | NotStartedKind::Other => 126,
         }
     }
 
@@ -78,6 +80,7 @@ impl NotStarted {
             kind: match errno {
                 libc::ENOENT => NotStartedKind::NotFound,
                 libc::EACCES | libc::EPERM | libc::ENOEXEC => NotStartedKind::NotExecutable,
+                libc::ETIME => NotStartedKind::TooLate,
                 _ => NotStartedKind::Other,
             },
             errno,
@@ -191,7 +194,16 @@ fn by_posix_spawn(
     attributes.set_sigdefault(&defaults)?;
     flags |= PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF;
     attributes.set_flags(flags)?;
+    in_time(line)?;
     Ok(posix_spawnp(program, &actions, &attributes, argv, envp)?.as_raw())
+}
+
+/// Looked at last of all: between this and the new process there is one system call.
+fn in_time(line: &CommandLine) -> io::Result<()> {
+    match line.not_after {
+        Some(last) if boottime() >= last => Err(io::Error::from_raw_os_error(libc::ETIME)),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// A null-terminated array of strings for execve(2), made before the fork.
@@ -246,6 +258,7 @@ fn by_fork(
     if own_group {
         command.process_group(0);
     }
+    in_time(line)?;
     let exec = move || {
         let _ = mask.thread_set_mask();
         // SAFETY: between fork and exec only async-signal-safe calls are made: signal, close and

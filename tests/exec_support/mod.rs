@@ -22,6 +22,7 @@ pub fn sh(script: &str) -> CommandLine {
         output: kept(64 * 1024),
         timeout: None,
         kill_after: Duration::from_secs(10),
+        not_after: None,
     }
 }
 

@@ -26,7 +26,7 @@ fn a_command_longer_than_its_lease_runs_once(kind: Kind) {
     let again = finish(&mut at.run("k", &["--lease", "2s"], &[MARK, HOLD].concat()));
     assert_eq!(again.code, Some(75), "{again:?}");
     assert!(again.stderr.contains("nothing was run"), "{}", again.stderr);
-    assert!(again.stderr.contains("is running since"), "{}", again.stderr);
+    assert!(again.stderr.contains("has been running for"), "{}", again.stderr);
     assert_eq!(at.state("k"), "executing");
     at.go();
     let first = holder.end();

@@ -3,6 +3,8 @@ use ctrlrun::plan::effect::{
     Began, Cause, Event, FailedBy, HistoryRow, LateOutcome, ProbeAnswer, Verdict,
 };
 
+use ctrlrun::plan::time::Timestamp;
+
 use super::text::{clean, rfc3339};
 
 /// The `began` event that a row is, if it is one.
@@ -26,8 +28,22 @@ pub fn line(row: &HistoryRow) -> String {
         row.event.kind(),
         rfc3339(row.recorded_at),
         row.attempt,
-        row.event.data()
+        data(row)
     )
+}
+
+/// An event's data, with its time as all times are told (CLI-6).
+fn data(row: &HistoryRow) -> String {
+    let stored = row.event.data();
+    let Ok(serde_json::Value::Object(mut fields)) = serde_json::from_str(&stored) else {
+        return stored;
+    };
+    if let Some(lease) = fields.get_mut("lease_expires_at")
+        && let Some(micros) = lease.as_i64()
+    {
+        *lease = rfc3339(Timestamp(micros)).into();
+    }
+    serde_json::Value::Object(fields).to_string()
 }
 
 /// What it made of the record, in a word: `AMBIGUOUS`, `late word`.

@@ -18,9 +18,9 @@ use crate::cli::values::{self, Capture, Per};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ctrlrun run --key refund:txn_1 -- ./refund.sh txn_1
-  ctrlrun run --key refund:txn_1 --not-executed 6,11 --timeout 30s -- ./refund.sh txn_1
-  0 3 * * * ctrlrun run --key backup --per day --on-running skip -- /usr/local/bin/backup.sh
-  while read -r id; do ctrlrun run -n --key \"mail:$id\" -- ./mail.sh \"$id\"; done <ids
+  ctrlrun run --key refund:txn_1 --not-executed 6,11 -- ./refund.sh txn_1
+  0 3 * * * ctrlrun run -k backup --per day --on-running skip -- backup.sh
+  while read -r id; do ctrlrun run -n -k \"m:$id\" -- ./m.sh \"$id\"; done <ids
 
 Exit status: the command's own if it ran; 0 COMMITTED, now or earlier; 64 to 79 nothing was run
 (ctrlrun help exit-codes).")]

@@ -13,7 +13,7 @@ use crate::cli::access::{Opened, for_dry_run};
 use crate::cli::error::{CliError, Deed};
 use crate::cli::refusal::{Refused, Started};
 use crate::cli::render::text::clean;
-use crate::cli::terminal::say;
+use crate::cli::terminal::{answer, say};
 
 /// Says what would happen, and ends as a refusal would, or 0.
 ///
@@ -22,7 +22,10 @@ use crate::cli::terminal::say;
 pub fn dry_run(args: &RunArgs, asked: &Asked, global: &Global) -> Result<End, CliError> {
     let key = clean(asked.key.as_str());
     let Some(opened) = for_dry_run(global)? else {
-        say(&format!("{key}: would make the default store, and run as attempt 1; nothing was run"));
+        tell(
+            global,
+            &format!("{key}: would make the default store, and run as attempt 1; nothing was run"),
+        );
         return Ok(End::silent());
     };
     let found = match opened.store.load(&asked.key, Ask::Nothing, global.store_timeout) {
@@ -38,7 +41,7 @@ pub fn dry_run(args: &RunArgs, asked: &Asked, global: &Global) -> Result<End, Cl
     let refused = |refusal| Ok(End::refused(refused(asked, &opened, &found, refusal)));
     if let Answer::Refused(refusal) = decision.answer {
         if refusal == Refusal::InProgress && args.on_running == OnRunning::Skip {
-            say(&format!("{key}: would be silent and end 0: another attempt is running"));
+            tell(global, &format!("{key}: would be silent and end 0: another attempt is running"));
             return Ok(End::silent());
         }
         return refused(refusal);
@@ -49,14 +52,14 @@ pub fn dry_run(args: &RunArgs, asked: &Asked, global: &Global) -> Result<End, Cl
             OnCommitted::Replay => "would print its stored output",
             OnCommitted::Skip => "would be silent",
         };
-        say(&format!("{key}: COMMITTED (happened): {what} and end 0; nothing was run"));
+        tell(global, &format!("{key}: COMMITTED (happened): {what} and end 0; nothing was run"));
         return Ok(End::silent());
     }
     let attempt = match decision.events.first() {
         Some(Event::Reserved(reserved)) => format!(" as attempt {}", reserved.attempt),
         Some(_) | None => String::new(),
     };
-    say(&format!("{key}: would run{attempt}; nothing was run"));
+    tell(global, &format!("{key}: would run{attempt}; nothing was run"));
     Ok(End::silent())
 }
 
@@ -87,4 +90,14 @@ fn refused(asked: &Asked, opened: &Opened, found: &Found, refusal: Refusal) -> C
         request: Some(&asked.request),
     }
     .error(refusal)
+}
+
+/// What would happen: an answer with `--json`, else a line on stderr.
+fn tell(global: &Global, line: &str) {
+    if global.json {
+        // A reader that left wants no answer.
+        let _ = answer(&format!("{}\n", serde_json::json!({ "dry_run": line, "ran": false })));
+    } else {
+        say(line);
+    }
 }

@@ -26,7 +26,7 @@ use ctrlrun::drive::run::{Command, Ran, Tools};
 use ctrlrun::drive::spool::Spool;
 use ctrlrun::exec::{Signals, die_of_signal};
 use ctrlrun::plan::again::Again;
-use ctrlrun::plan::attempt::{Order, Outcome};
+use ctrlrun::plan::attempt::{Order, Outcome, Undelivered};
 use ctrlrun::plan::effect::{Record, Refusal, Verdict};
 use ctrlrun::plan::expect::StreamState;
 use ctrlrun::store::stop;
@@ -52,7 +52,7 @@ const STOP_VARIABLE: &str = "CTRLRUN_STOP_AT";
 /// # Errors
 /// Every refusal, and every outcome but COMMITTED.
 pub fn run(args: RunArgs, global: &Global) -> Result<Exit, CliError> {
-    let mut report = Report::open(args.report.as_deref(), &args.key)?;
+    let mut report = Report::open(args.report.as_deref(), &args.key, global)?;
     let end = go(&args, global, &mut report);
     report.write(&end, global);
     match end.status {
@@ -120,11 +120,15 @@ fn try_go(args: &RunArgs, global: &Global, report: &mut Report) -> Result<End, C
         ),
     }
     let lost = |record: Option<&Record>| global.note(&tell::lost(&asked, record));
+    let kept = |undelivered: &Undelivered, spooled: bool| {
+        global.note(&tell::trying(&asked, undelivered, spooled));
+    };
     let tools = Tools {
         store: opened.store.as_ref(),
         spool: spool.as_ref(),
         signals: Some(&signals),
         lost: &lost,
+        kept: &kept,
     };
     let command = command(args);
     let persisted = persist(
@@ -225,10 +229,8 @@ fn outcome_dir() -> Option<PathBuf> {
         let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
         Some(PathBuf::from(value))
     };
-    variable("TMPDIR")
-        .or_else(|| variable("XDG_RUNTIME_DIR"))
-        .or_else(|| Some(PathBuf::from("/dev/shm")))
-        .filter(|dir| dir.is_dir())
+    let places = [variable("TMPDIR"), variable("XDG_RUNTIME_DIR")].into_iter().flatten();
+    places.chain(["/dev/shm", "/tmp"].map(PathBuf::from)).find(|dir| dir.is_dir())
 }
 
 fn tell_between(between: &Between<'_>, asked: &Asked, opened: &Opened, global: &Global) {

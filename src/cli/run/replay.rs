@@ -63,7 +63,12 @@ pub fn replay(args: &RunArgs, asked: &Asked, opened: &Opened, ran: &Ran, global:
     }
     if let Stored::Whole(bytes) = stdout {
         let mut out = io::stdout().lock();
-        let _ = out.write_all(&bytes).and_then(|()| out.flush());
+        match out.write_all(&bytes).and_then(|()| out.flush()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                global.note(&format!("{key}: stdout: cannot be written: {error}"));
+            }
+            Ok(()) | Err(_) => {}
+        }
     }
 }
 

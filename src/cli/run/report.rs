@@ -1,6 +1,7 @@
 //! The JSON report of a run (CLI-12): opened before anything is reserved, written for refusals too.
-use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Instant;
 
@@ -16,7 +17,7 @@ use super::End;
 use super::request::Asked;
 use super::status::Status;
 use crate::cli::Global;
-use crate::cli::access::Opened;
+use crate::cli::access::{self, Opened};
 use crate::cli::error::{CliError, Kind};
 use crate::cli::render::object::Object;
 use crate::cli::render::text::clean;
@@ -40,18 +41,10 @@ impl Report {
     /// Opens the file, so that a report that cannot be written stops the run before it begins.
     ///
     /// # Errors
-    /// 66 if it cannot be opened.
-    pub fn open(path: Option<&Path>, key: &str) -> Result<Self, CliError> {
-        let open = |path: &Path| {
-            OpenOptions::new().write(true).create(true).truncate(true).open(path).map_err(|error| {
-                let path = path.to_string_lossy();
-                let words =
-                    format!("nothing was run: --report {}: cannot be written", clean(&path));
-                CliError::new(Kind::NotFound, words).because(&error)
-            })
-        };
+    /// 66 if it cannot be opened; 64 if it is a part of the store.
+    pub fn open(path: Option<&Path>, key: &str, global: &Global) -> Result<Self, CliError> {
         Ok(Self {
-            file: path.map(open).transpose()?,
+            file: path.map(|path| open(path, global)).transpose()?,
             began: Instant::now(),
             key: key.to_owned(),
             object: None,
@@ -136,6 +129,38 @@ impl Report {
         }
         format!("{}\n", Value::Object(fields))
     }
+}
+
+/// Opens the file and empties it, but never before it is known that it is no part of the store: a
+/// log that was emptied would take its reservations with it.
+fn open(path: &Path, global: &Global) -> Result<File, CliError> {
+    let shown = path.to_string_lossy();
+    let unwritable = |error: &io::Error| {
+        let words = format!("nothing was run: --report {}: cannot be written", clean(&shown));
+        CliError::new(Kind::NotFound, words).because(error)
+    };
+    let was_there = path.exists();
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(false).open(path);
+    let file = file.map_err(|error| unwritable(&error))?;
+    let found = file.metadata().map_err(|error| unwritable(&error))?;
+    if access::parts_of_store(global).iter().any(|part| same_file(part, &found)) {
+        if !was_there {
+            let _ = std::fs::remove_file(path);
+        }
+        let words =
+            format!("nothing was run: --report {}: that is the store itself", clean(&shown));
+        return Err(CliError::new(Kind::Usage, words));
+    }
+    if found.is_file() {
+        file.set_len(0).map_err(|error| unwritable(&error))?;
+    }
+    Ok(file)
+}
+
+fn same_file(path: &Path, found: &Metadata) -> bool {
+    std::fs::metadata(path)
+        .is_ok_and(|other| (other.dev(), other.ino()) == (found.dev(), found.ino()))
 }
 
 fn object(shown: &Shown, opened: &Opened) -> Value {

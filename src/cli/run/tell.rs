@@ -90,6 +90,15 @@ pub fn lost(asked: &Asked, record: Option<&Record>) -> String {
     )
 }
 
+/// After the command has run, at the first try to record it that failed (EXE-24).
+#[must_use]
+pub fn trying(asked: &Asked, undelivered: &Undelivered, spooled: bool) -> String {
+    let key = clean(asked.key.as_str());
+    let word = word(undelivered.settle.verdict);
+    let kept = if spooled { "kept in the spool, and " } else { "" };
+    format!("{key}: it ran ({word}); the store does not take the outcome: {kept}still trying")
+}
+
 /// How the child ended, or why it was not started, in one line of safe text.
 #[must_use]
 pub fn ending(ran: &Ran) -> String {
@@ -292,7 +301,7 @@ fn word(verdict: Verdict) -> &'static str {
 fn stands(record: &Record, now: Option<Timestamp>) -> String {
     let since = now.map_or(Duration::ZERO, |now| now.since(record.updated_at));
     format!(
-        " (attempt {}, {} since {})",
+        " (attempt {}, {} for {})",
         record.attempt,
         crate::cli::render::state::name(record.state),
         age(since)

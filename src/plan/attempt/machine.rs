@@ -136,6 +136,18 @@ impl Attempt {
                 self.ended(&end, stdout, stderr, at)
             }
             (Phase::Settling(settling), Came::Store(input)) => self.settling(settling, *input, at),
+            (Phase::Settling(settling), Came::GiveUp) => match self.spooled {
+                Some(Ok(())) => self.over(Outcome::NotRecorded {
+                    undelivered: settling.undelivered,
+                    why: NotRecorded::Store(CouldNot {
+                        reason: Reason::Busy,
+                        message: "this process was told to end before the store took it".to_owned(),
+                        hint: None,
+                    }),
+                }),
+                // Nothing but this process knows of it: it is tried on.
+                Some(Err(_)) | None => self.settling(settling, Input::Paused, at),
+            },
             (Phase::Settling(mut settling), Came::Spooled(kept)) => {
                 self.spooled = Some(kept);
                 match settling.stashed.take() {
@@ -166,6 +178,7 @@ impl Attempt {
                 | Came::Renewed(_)
                 | Came::Ended { .. }
                 | Came::Spooled(_)
+                | Came::GiveUp
                 | Came::Unspooled,
             ) => self.out_of_step(),
         }

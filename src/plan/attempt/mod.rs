@@ -132,6 +132,9 @@ pub enum Came {
     },
     /// The outcome is in the file, or could not be kept there.
     Spooled(Result<(), String>),
+    /// This process is told to end, instead of the pause: where the outcome is in the spool it need
+    /// not be tried on.
+    GiveUp,
     /// The file is removed, or will be delivered once more, which does no harm.
     Unspooled,
 }
