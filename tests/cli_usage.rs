@@ -149,6 +149,7 @@ fn alone_it_prints_short_help_and_what_is_stuck() {
       output   Print the stored output of an effect, byte for byte [alias: logs]
       resolve  Say what is so of an effect that is stuck
       init     Make a store; changes nothing where it is there already
+      verify   Show that the guarantees hold on your own store's kind, place and version
       doctor   Look at the store and say what about it has to be mended
       help     Explain a topic, or a command
 

@@ -7,9 +7,9 @@ use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use common::pgstore::{MARK, Stage, store_at, wait_until};
+use common::pgstore::{MARK, Stage, let_pass, store_at, wait_until};
 use common::postgres::{LONG, Options, link, server_with};
 use common::{Output, TestEnv, finish};
 use ctrlrun::store::postgres::faultproxy::{Act, When, Which};
@@ -157,7 +157,7 @@ fn t158_a_server_that_is_killed_again_and_again_under_load_loses_and_repeats_not
                         if !again {
                             total.fetch_add(1, Ordering::SeqCst);
                         } else {
-                            thread::sleep(Duration::from_millis(random.below(100)));
+                            let_pass(random.below(100));
                         }
                         let key = key.clone();
                         made.lock().unwrap().push(Made { key, from, to: Instant::now(), out });
@@ -169,12 +169,12 @@ fn t158_a_server_that_is_killed_again_and_again_under_load_loses_and_repeats_not
         for kill in 0..KILLS {
             let before = total.load(Ordering::SeqCst);
             wait_until("some runs have ended", || total.load(Ordering::SeqCst) > before + 24);
-            thread::sleep(Duration::from_millis(random.below(200)));
+            let_pass(random.below(200));
             let from = Instant::now();
             server.kill9();
             // Once for longer than a lease lasts.
             let for_long = if kill == KILLS / 2 { 5_000 } else { 0 };
-            thread::sleep(Duration::from_millis(for_long + random.below(600)));
+            let_pass(for_long + random.below(600));
             server.start();
             down.push((from, Instant::now()));
         }

@@ -182,6 +182,8 @@ pub fn open(global: &Global, place: Place, mode: Mode, deed: Deed) -> Result<Ope
                 global.note(&format!("warning: {warning}"));
             }
             let store::Opened { store, created, grants, .. } = opened;
+            // Of a scratch store only: verify's workers meet their faults there (VER-5).
+            let store = crate::verify::rig::of_process(store);
             Ok(Opened { store, created, grants, place, within, deed })
         }
         Err(error) if error.reason == Reason::Missing => Err(missing(&place, deed)),

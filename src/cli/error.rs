@@ -276,8 +276,10 @@ impl CliError {
             Deed::Run => "nothing was run",
             Deed::Change | Deed::Look => "look before you do it again",
         };
+        // A store that contradicts itself is no passing trouble (CMT-11).
+        let kind = if error.reason == Reason::Damaged { Kind::Internal } else { Kind::Store };
         Self::new(
-            Kind::Store,
+            kind,
             format!(
                 "whether the write to the store was kept is not known: {what} ({})",
                 clean(&error.message)

@@ -32,6 +32,7 @@ mod show;
 mod spooled;
 mod terminal;
 mod values;
+mod verify;
 mod which;
 
 use std::ffi::OsString;
@@ -117,8 +118,12 @@ enum Command {
     Output(output::OutputArgs),
     Resolve(resolve::ResolveArgs),
     Init(init::InitArgs),
+    Verify(verify::VerifyArgs),
     Doctor(doctor::DoctorArgs),
     Help(help::HelpArgs),
+    /// What verify's workers run
+    #[command(name = "__execute", hide = true)]
+    Execute(crate::verify::execute::ExecuteArgs),
 }
 
 /// The whole command line; returns the exit status.
@@ -198,8 +203,12 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::Output(args)) => output::output(&args, global),
         Some(Command::Resolve(args)) => resolve::resolve(&args, global),
         Some(Command::Init(args)) => init::init(&args, global),
+        Some(Command::Verify(args)) => verify::verify(&args, global),
         Some(Command::Doctor(args)) => doctor::doctor(&args, global),
         Some(Command::Help(args)) => help::help(&args),
+        Some(Command::Execute(args)) => crate::verify::execute::execute(&args)
+            .map(Exit)
+            .map_err(|error| CliError::new(error::Kind::Internal, "__execute").because(&error)),
     }
 }
 

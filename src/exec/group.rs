@@ -2,9 +2,9 @@
 
 use std::{collections::HashSet, fs, os::fd::OwnedFd, time::Duration};
 
-use nix::unistd::{SysconfVar, sysconf};
+use nix::unistd::{SysconfVar, getsid, sysconf};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, getpid, getsid, kill_process, pidfd_open, pidfd_send_signal,
+    Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
 };
 
 use super::reap;
@@ -59,7 +59,16 @@ fn parse_stat(pid: i32, stat: &[u8]) -> Option<Process> {
     Some(Process { pid, alive, parent, group, session, started })
 }
 
+/// Whether /proc is that of our own PID namespace: in a foreign one every number is another process's.
+fn is_our_proc() -> bool {
+    let us = getpid().as_raw_pid().to_string();
+    fs::read_link("/proc/self").is_ok_and(|name| name.as_os_str() == us.as_str())
+}
+
 fn read_all() -> Option<Vec<Process>> {
+    if !is_our_proc() {
+        return None;
+    }
     let mut all = Vec::new();
     for entry in fs::read_dir("/proc").ok()? {
         let name = entry.ok()?.file_name();
@@ -67,13 +76,14 @@ fn read_all() -> Option<Vec<Process>> {
             all.extend(read_stat(pid));
         }
     }
-    // Not the /proc of our own process namespace, if it does not show ourselves.
-    let us = getpid().as_raw_pid();
-    all.iter().any(|process| process.pid == us).then_some(all)
+    Some(all)
 }
 
 /// Whether `pid` is `ancestor` or descends from it.
 pub(super) fn is_in_tree_of(pid: i32, ancestor: i32) -> bool {
+    if !is_our_proc() {
+        return false;
+    }
     let mut at = pid;
     // Bounded: pids that are reused while we climb could make a ring.
     for _ in 0..1000 {
@@ -155,7 +165,8 @@ impl Family {
     /// Those of [`Self::descendants`] that are ended with the child: its own group, or, where it
     /// shares ours, our session (a shell's jobs have groups of their own). The rest has escaped.
     pub(super) fn within_reach(&self) -> Vec<Process> {
-        let session = getsid(None).map_or(0, Pid::as_raw_pid);
+        // 0 is a session whose leader is outside of our PID namespace. rustix has no such number.
+        let session = getsid(None).map_or(0, nix::unistd::Pid::as_raw);
         let mut seen = self.descendants().seen;
         seen.retain(|p| match self.own_group {
             Some(group) => p.group == group,

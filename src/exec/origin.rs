@@ -16,6 +16,7 @@ use std::{
 };
 
 static SIGPIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+static SIGXFSZ_IGNORED: AtomicBool = AtomicBool::new(false);
 static SIGCHLD_IGNORED: AtomicBool = AtomicBool::new(false);
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
@@ -25,6 +26,7 @@ static READ_ORIGIN: extern "C" fn() = read_origin;
 
 extern "C" fn read_origin() {
     SIGPIPE_IGNORED.store(is_ignored(libc::SIGPIPE), Relaxed);
+    SIGXFSZ_IGNORED.store(is_ignored(libc::SIGXFSZ), Relaxed);
     SIGCHLD_IGNORED.store(is_ignored(libc::SIGCHLD), Relaxed);
     for (fd, closed) in (0..).zip(&CLOSED) {
         // SAFETY: F_GETFD only asks; a descriptor that is not open is an ordinary error.
@@ -45,6 +47,18 @@ pub(super) fn is_ignored(signal: c_int) -> bool {
 /// Whether the caller had SIGPIPE ignored.
 pub(super) fn sigpipe_ignored() -> bool {
     SIGPIPE_IGNORED.load(Relaxed)
+}
+
+/// Whether the caller had SIGXFSZ ignored.
+pub(super) fn sigxfsz_ignored() -> bool {
+    SIGXFSZ_IGNORED.load(Relaxed)
+}
+
+/// From now on a write beyond the limit of a file's size (`ulimit -f`) is an error like a full
+/// disk, and ends nobody: the child's outcome must not be lost because its log was too long.
+pub(super) fn ignore_sigxfsz() {
+    // SAFETY: SIG_IGN is a valid disposition; nothing of Rust's is touched.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 /// Whether the caller had SIGCHLD ignored, which loses the exit status of every child.

@@ -20,12 +20,11 @@ use std::{
     },
 };
 
+// Not rustix's: a group or session whose leader is outside of our PID namespace has the number 0.
+use nix::unistd::{Pid, getpgid, getpgrp, getpid, getsid};
 use rustix::{
     pipe::{PipeFlags, pipe_with},
-    process::{
-        DumpableBehavior, Pid, Resource, Rlimit, Signal, getpgrp, getpid, getsid,
-        set_dumpable_behavior, setrlimit,
-    },
+    process::{DumpableBehavior, Resource, Rlimit, Signal, set_dumpable_behavior, setrlimit},
 };
 
 use super::{group, origin, reap};
@@ -97,6 +96,7 @@ impl Signals {
                 handle(signal, libc::SA_RESTART | libc::SA_SIGINFO)?;
             }
         }
+        origin::ignore_sigxfsz();
         // Only a wake-up: an orphan has ended and is to be collected.
         handle(libc::SIGCHLD, libc::SA_RESTART | libc::SA_SIGINFO | libc::SA_NOCLDSTOP)?;
         reap::adopt_strangers();
@@ -179,9 +179,7 @@ impl Arrival {
         self.code <= 0
             && self.sender > 0
             && group::is_in_tree_of(self.sender, child)
-            && Pid::from_raw(self.sender)
-                .and_then(|sender| rustix::process::getpgid(Some(sender)).ok())
-                .is_some_and(|its_group| its_group == getpgrp())
+            && getpgid(Some(Pid::from_raw(self.sender))).is_ok_and(|group| group == getpgrp())
     }
 
     /// The signal to send; none of those we catch is unnamed.

@@ -180,11 +180,16 @@ fn by_posix_spawn(
         flags |= PosixSpawnFlags::POSIX_SPAWN_SETPGROUP;
     }
     // Signals we catch are back at their default in the child; those that were ignored stay so.
-    // SIGPIPE alone is ignored by Rust's runtime, not by the caller.
+    // Two are ignored by us and not by the caller: SIGPIPE by Rust's runtime, SIGXFSZ by `Signals`.
+    let mut defaults = SigSet::empty();
     if !origin::sigpipe_ignored() {
-        attributes.set_sigdefault(&SigSet::from_iter([Signal::SIGPIPE]))?;
-        flags |= PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF;
+        defaults.add(Signal::SIGPIPE);
     }
+    if !origin::sigxfsz_ignored() {
+        defaults.add(Signal::SIGXFSZ);
+    }
+    attributes.set_sigdefault(&defaults)?;
+    flags |= PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF;
     attributes.set_flags(flags)?;
     Ok(posix_spawnp(program, &actions, &attributes, argv, envp)?.as_raw())
 }
@@ -215,7 +220,9 @@ fn by_fork(
 ) -> io::Result<i32> {
     let candidates = candidates(program)?;
     let (argv, envp) = (Pointers::new(argv), Pointers::new(envp));
-    let sigpipe = if origin::sigpipe_ignored() { libc::SIG_IGN } else { libc::SIG_DFL };
+    let as_caller = |ignored: bool| if ignored { libc::SIG_IGN } else { libc::SIG_DFL };
+    let sigpipe = as_caller(origin::sigpipe_ignored());
+    let sigxfsz = as_caller(origin::sigxfsz_ignored());
     let mut mask = SigSet::empty();
     mask.clone_from(&SigSet::thread_get_mask()?);
     let close: Vec<i32> = (0..3)
@@ -246,6 +253,7 @@ fn by_fork(
         unsafe {
             libc::signal(libc::SIGCHLD, libc::SIG_IGN);
             libc::signal(libc::SIGPIPE, sigpipe);
+            libc::signal(libc::SIGXFSZ, sigxfsz);
             for fd in &close {
                 libc::close(*fd);
             }

@@ -28,6 +28,9 @@ pub enum Verb {
 pub enum Fault {
     /// Fails before anything is done: of an append, provably nothing was committed.
     Fail(Reason),
+    /// An append is not performed, and answered as if its condition had not held, whatever stands
+    /// there: as of a trigger or a policy that swallows a row.
+    Refuse,
     /// An append is committed (if its condition holds), and the answer is lost: unknown.
     LoseAnswer,
     /// An append is not performed, and nobody can tell: unknown.
@@ -170,7 +173,13 @@ impl Faulty {
         match self.called(verb) {
             // A read that is lost either way has no other trace.
             Some(Fault::Fail(reason)) => return Err(on_purpose(reason)),
-            Some(Fault::LoseAnswer | Fault::LoseRequest | Fault::Late(_) | Fault::Held) => {
+            Some(
+                Fault::Refuse
+                | Fault::LoseAnswer
+                | Fault::LoseRequest
+                | Fault::Late(_)
+                | Fault::Held,
+            ) => {
                 return Err(on_purpose(Reason::Unreachable));
             }
             None => {}
@@ -193,6 +202,7 @@ impl Store for Faulty {
         };
         match self.called(Verb::Append) {
             Some(Fault::Fail(reason)) => End::NotCommitted(on_purpose(reason)),
+            Some(Fault::Refuse) => End::Refused,
             Some(Fault::LoseAnswer) => match self.inner.append(append, within) {
                 End::Landed | End::Refused | End::NotCommitted(_) | End::Unknown(_) => {
                     End::Unknown(on_purpose(Reason::Unreachable))

@@ -129,3 +129,9 @@ pub fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
 
 /// A command that leaves a line for each execution.
 pub const MARK: &str = "echo x >>marker";
+
+/// Lets a drawn length of time pass, so that a fault falls somewhere: nothing is waited for, and
+/// nothing is claimed of where it falls.
+pub fn let_pass(millis: u64) {
+    std::thread::sleep(std::time::Duration::from_millis(millis));
+}

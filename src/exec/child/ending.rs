@@ -122,6 +122,10 @@ impl Child {
             // The child is not collected, so the group's number is still the child's.
             let sent = kill_process_group(self.pid, signal);
             self.note_signal(sent, self.pid);
+            if !self.is_in_its_group() {
+                let sent = kill_process(self.pid, signal);
+                self.note_signal(sent, self.pid);
+            }
             return;
         }
         if self.exit.is_none() {
@@ -134,6 +138,13 @@ impl Child {
                 self.note_signal(sent, pid);
             }
         }
+    }
+
+    /// Whether the child is still in the group that was made for it. It may have moved to another
+    /// one, and then a signal to the group reaches what it left there, or nobody.
+    fn is_in_its_group(&self) -> bool {
+        let child = nix::unistd::Pid::from_raw(self.pid.as_raw_pid());
+        nix::unistd::getpgid(Some(child)).is_ok_and(|group| group == child)
     }
 
     pub(super) fn group(&self) -> Option<i32> {

@@ -149,13 +149,20 @@ impl Site {
         };
         let mut connection = match frozen {
             Some(_) => {
-                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+                    | OpenFlags::SQLITE_OPEN_URI
+                    | OpenFlags::SQLITE_OPEN_NO_MUTEX;
                 Connection::open_with_flags(immutable(&self.path), flags)?
             }
-            None if self.read_only => {
-                Connection::open_with_flags(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?
-            }
-            None => Connection::open_with_flags(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?,
+            None if self.read_only => Connection::open_with_flags(
+                &self.path,
+                OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+            )?,
+            // The session has a lock of its own.
+            None => Connection::open_with_flags(
+                &self.path,
+                OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+            )?,
         };
         // By name SQLite opens what is there now; it must be what was looked at.
         self.still()?;
@@ -174,7 +181,9 @@ impl Site {
         if before.1.is_none() {
             return Ok(());
         }
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_URI
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let as_it_lies = Connection::open_with_flags(immutable(&self.path), flags)?;
         // Of our own schema, cut off, perhaps only page 1 was written, and it names more pages than
         // there are: read it all the same.

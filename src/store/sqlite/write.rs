@@ -11,7 +11,7 @@ use rusqlite::{Connection, params};
 
 use super::busy::Deadline;
 use super::error::{Fault, is_fsync, proves_no_commit};
-use super::schema::VERSION;
+use crate::plan::effect::Record;
 use crate::plan::protocol::{Append, Kept};
 use crate::store::BeforeCommit;
 use crate::store::columns::{Columns, miscounted, time_over};
@@ -29,22 +29,32 @@ pub enum Try {
     Unknown(Fault),
 }
 
+/// Asked within the transaction, before anything is written in it (STO-4, CMT-2).
+const STANDS: &str = "SELECT schema_version, attempt_floor FROM store";
+
 const INSERT: &str = "INSERT INTO effects(
     effect_key, record_version, write_id, reservation_id, state, first_attempt, attempt, attempt_id,
     fingerprint, program, arguments, command, lease_expires_at, cause, reaped, in_doubt, doubted,
     exit_code, signal, detail, resolved_by, reason, proven_failures, run_id, created_at, updated_at)
-  SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
-    ?21, ?22, ?23, ?24, ?25, ?26
-  FROM store WHERE attempt_floor=?27 AND schema_version=?28
+  VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
+    ?21, ?22, ?23, ?24, ?25, ?26)
   ON CONFLICT DO NOTHING";
 
+/// What changes within an attempt; preparing the columns that do not is a good part of a run.
 const UPDATE: &str = "UPDATE effects SET
-    record_version=?2, write_id=?3, reservation_id=?4, state=?5, first_attempt=?6, attempt=?7,
-    attempt_id=?8, fingerprint=?9, program=?10, arguments=?11, command=?12, lease_expires_at=?13,
-    cause=?14, reaped=?15, in_doubt=?16, doubted=?17, exit_code=?18, signal=?19, detail=?20,
-    resolved_by=?21, reason=?22, proven_failures=?23, run_id=?24, created_at=?25, updated_at=?26
-  WHERE effect_key=?1 AND record_version=?27 AND write_id=?28
-    AND (SELECT schema_version FROM store)=?29";
+    record_version=?4, write_id=?5, state=?6, lease_expires_at=?7, cause=?8, reaped=?9,
+    in_doubt=?10, doubted=?11, exit_code=?12, signal=?13, detail=?14, resolved_by=?15, reason=?16,
+    proven_failures=?17, updated_at=?18
+  WHERE effect_key=?1 AND record_version=?2 AND write_id=?3";
+
+/// What changes as well when an attempt is granted.
+const UPDATE_ATTEMPT: &str = "UPDATE effects SET
+    record_version=?4, write_id=?5, state=?6, lease_expires_at=?7, cause=?8, reaped=?9,
+    in_doubt=?10, doubted=?11, exit_code=?12, signal=?13, detail=?14, resolved_by=?15, reason=?16,
+    proven_failures=?17, updated_at=?18, reservation_id=?19, first_attempt=?20, attempt=?21,
+    attempt_id=?22, fingerprint=?23, program=?24, arguments=?25, command=?26, run_id=?27,
+    created_at=?28
+  WHERE effect_key=?1 AND record_version=?2 AND write_id=?3";
 
 const EVENT: &str = "INSERT INTO history(
     effect_key, revision, write_id, outcome_id, type, attempt, recorded_at, data)
@@ -105,15 +115,15 @@ pub fn append(
 /// False if the condition did not hold.
 fn write(connection: &Connection, append: &Append, columns: &Columns) -> Result<bool, Fault> {
     let row = &columns.row;
+    let (version, floor): (i64, i64) =
+        connection.prepare_cached(STANDS)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    super::schema::check(version, "the store", "ctrlrun init --upgrade")?;
+    if append.found.is_none() && floor != integer("attempt_floor", append.attempt_floor)? {
+        return Ok(false);
+    }
     match write_row(connection, append, row)? {
         1 => {}
-        0 => {
-            let version: i64 = connection
-                .prepare_cached("SELECT schema_version FROM store")?
-                .query_row([], |row| row.get(0))?;
-            super::schema::check(version, "the store", "ctrlrun init --upgrade")?;
-            return Ok(false);
-        }
+        0 => return Ok(false),
         more => return Err(miscounted_rows(more)),
     }
     // Only where the row was written is there history (HIS-3).
@@ -146,21 +156,50 @@ fn write(connection: &Connection, append: &Append, columns: &Columns) -> Result<
 }
 
 fn write_row(connection: &Connection, append: &Append, row: &Row) -> Result<usize, Fault> {
-    macro_rules! columns_and {
-        ($($condition:expr),*) => {
+    let (write_id, reservation_id) =
+        (&row.write_id.as_bytes()[..], &row.reservation_id.as_bytes()[..]);
+    let Some(found) = &append.found else {
+        // Once in a run: not kept, since what is kept is prepared without the fast allocator.
+        let mut insert = connection.prepare(INSERT)?;
+        return Ok(insert.execute(params![
+            row.effect_key,
+            row.record_version,
+            write_id,
+            reservation_id,
+            row.state,
+            row.first_attempt,
+            row.attempt,
+            row.attempt_id,
+            &row.fingerprint[..],
+            row.program,
+            row.arguments,
+            row.command,
+            row.lease_expires_at,
+            row.cause,
+            row.reaped,
+            row.in_doubt,
+            row.doubted,
+            row.exit_code,
+            row.signal,
+            row.detail,
+            row.resolved_by,
+            row.reason,
+            row.proven_failures,
+            row.run_id,
+            row.created_at,
+            row.updated_at,
+        ])?);
+    };
+    let revision = integer("record_version", found.revision)?;
+    macro_rules! changed_and {
+        ($($more:expr),*) => {
             params![
                 row.effect_key,
+                revision,
+                &found.write_id.0.as_bytes()[..],
                 row.record_version,
-                &row.write_id.as_bytes()[..],
-                &row.reservation_id.as_bytes()[..],
+                write_id,
                 row.state,
-                row.first_attempt,
-                row.attempt,
-                row.attempt_id,
-                &row.fingerprint[..],
-                row.program,
-                row.arguments,
-                row.command,
                 row.lease_expires_at,
                 row.cause,
                 row.reaped,
@@ -172,27 +211,36 @@ fn write_row(connection: &Connection, append: &Append, row: &Row) -> Result<usiz
                 row.resolved_by,
                 row.reason,
                 row.proven_failures,
-                row.run_id,
-                row.created_at,
                 row.updated_at,
-                $($condition),*
+                $($more),*
             ]
         };
     }
-    let changed = match &append.found {
-        None => {
-            let floor = integer("attempt_floor", append.attempt_floor)?;
-            let mut insert = connection.prepare_cached(INSERT)?;
-            insert.execute(columns_and![floor, VERSION])?
-        }
-        Some(found) => {
-            let revision = integer("record_version", found.revision)?;
-            let write_id = found.write_id.0;
-            let mut update = connection.prepare_cached(UPDATE)?;
-            update.execute(columns_and![revision, &write_id.as_bytes()[..], VERSION])?
-        }
-    };
-    Ok(changed)
+    Ok(if same_attempt(found, &append.next) {
+        connection.prepare_cached(UPDATE)?.execute(changed_and![])?
+    } else {
+        connection.prepare_cached(UPDATE_ATTEMPT)?.execute(changed_and![
+            reservation_id,
+            row.first_attempt,
+            row.attempt,
+            row.attempt_id,
+            &row.fingerprint[..],
+            row.program,
+            row.arguments,
+            row.command,
+            row.run_id,
+            row.created_at
+        ])?
+    })
+}
+
+/// Whether everything that an attempt is granted with stands as it was.
+fn same_attempt(found: &Record, next: &Record) -> bool {
+    (found.reservation_id, found.first_attempt, found.attempt, found.created_at)
+        == (next.reservation_id, next.first_attempt, next.attempt, next.created_at)
+        && found.attempt_id == next.attempt_id
+        && found.request == next.request
+        && found.run_id == next.run_id
 }
 
 fn execute(connection: &Connection, sql: &str) -> Result<(), Fault> {
