@@ -16,6 +16,7 @@ on_every_store!(
     a_holder_whose_record_stands_failed_ends_its_group,
     a_holder_whose_record_is_only_in_doubt_lets_its_command_run,
     a_decision_on_what_was_seen_does_not_hit_a_later_attempt,
+    of_many_decisions_on_one_revision_one_counts,
 );
 
 const LEASE: [&str; 2] = ["--lease", "2s"];
@@ -270,4 +271,29 @@ fn a_history_has_no_gaps_and_ends_where_its_record_stands(kind: Kind) {
         assert_eq!(kept.stdout, format!("out {attempt}\n"));
     }
     assert_eq!(at.marked(), ["1", "2", "3"]);
+}
+
+fn of_many_decisions_on_one_revision_one_counts(kind: Kind) {
+    // Case 56; CMT-2, CMT-12, HIS-2
+    let at = Place::new(kind);
+    finish(&mut at.run("k", &[], &[MARK, "exit 4"].concat()));
+    let seen = at.show("k")["revision"].to_string();
+    let decisions = ["--committed", "--not-executed"].into_iter().cycle().take(8);
+    let decide = |decision| {
+        let words = ["resolve", "k", decision, "--expect", &seen, "--reason", "saw it"];
+        at.start(&mut at.ctrlrun(&words))
+    };
+    let all: Vec<_> = decisions.map(decide).collect();
+    let ends: Vec<_> = all.into_iter().map(crate::at::Running::end).collect();
+    // Who says the same as the one that counted is told that it is so, and writes nothing.
+    let (won, lost): (Vec<_>, Vec<_>) = ends.iter().partition(|end| end.code == Some(0));
+    let wrote = won.iter().filter(|end| !end.stderr.contains("nothing was changed"));
+    assert_eq!((wrote.count(), won.len()), (1, 4), "{ends:?}");
+    for late in lost {
+        assert_eq!(late.code, Some(79), "{late:?}");
+        assert!(late.stderr.contains("looked at revision 3, it is at 4 now"), "{late:?}");
+    }
+    assert_eq!(at.types("k"), ["reserved", "began", "ambiguated", "resolved"]);
+    let revisions: Vec<_> = at.history("k").iter().map(|event| event["revision"].clone()).collect();
+    assert_eq!(revisions, [1, 2, 3, 4]);
 }
