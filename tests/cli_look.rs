@@ -110,7 +110,7 @@ fn effects_are_filtered_and_a_cut_list_says_so() {
     assert_eq!(keys(&list(&["--older-than", "1h"])).len(), 0);
     let cut = list(&["--limit", "2"]);
     assert_eq!(keys(&cut).len(), 2);
-    assert_eq!(cut.stderr, "ctrlrun: the list is cut after 2 effects\n");
+    assert_eq!(cut.stderr, "{\"note\":\"the list is cut after 2 effects\"}\n");
     let exact = list(&["--limit", "6"]);
     assert_eq!((keys(&exact).len(), exact.stderr.as_str()), (6, ""));
 }

@@ -85,6 +85,20 @@ fn a_store_that_took_a_lost_ones_place_does_not_run_what_the_spool_says_happened
 }
 
 #[test]
+fn a_report_of_an_earlier_run_does_not_outlive_a_usage_error() {
+    // CLI-12
+    let env = TestEnv::new();
+    let report = env.path("home/report.json");
+    let path = report.to_str().unwrap();
+    assert_eq!(env.run(["run", "-k", "k", "--report", path, "--", "true"]).code, Some(0));
+    let bad = ["run", "-k", "k", "--timeout", "30", "--report", path, "--", "true"];
+    assert_eq!(env.run(bad).code, Some(64));
+    let told: serde_json::Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    assert_eq!((&told["ran"], &told["refused"]), (&false.into(), &"usage".into()));
+    assert_eq!(told["exit_status"], 64);
+}
+
+#[test]
 fn what_was_not_captured_is_not_told_as_empty() {
     // CLI-18
     let env = TestEnv::new();

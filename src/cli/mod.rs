@@ -99,6 +99,19 @@ pub struct Global {
 }
 
 impl Global {
+    /// With nothing but a store, for a command line that could not be read.
+    #[must_use]
+    fn bare(store: Option<OsString>) -> Self {
+        Self {
+            store,
+            json: false,
+            color: ColorChoice::Auto,
+            verbose: 0,
+            quiet: true,
+            store_timeout: Duration::from_secs(10),
+        }
+    }
+
     /// A line that `-q` silences (CLI-2).
     pub fn note(&self, line: &str) {
         if self.quiet {

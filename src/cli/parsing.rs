@@ -1,6 +1,7 @@
 //! What is told of a command line that cannot be meant: 64, with our prefix, a hint, and the line
 //! that explains more.
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -21,8 +22,26 @@ pub fn report(error: &clap::Error, words: &[OsString]) -> Exit {
         };
     }
     let told = told(error, words);
+    if words.get(1).is_some_and(|word| word == "run") {
+        super::run::report_usage(&told, flag(words, "--report"), flag(words, "--store"));
+    }
     told.report(json);
     told.exit()
+}
+
+/// What stands behind a flag, on a command line that could not be read as a whole.
+fn flag(words: &[OsString], name: &str) -> Option<OsString> {
+    let mut ours = words.iter().take_while(|word| *word != "--");
+    while let Some(word) = ours.next() {
+        if word == name {
+            return ours.next().cloned();
+        }
+        let with = word.as_bytes().strip_prefix(name.as_bytes());
+        if let Some(value) = with.and_then(|rest| rest.strip_prefix(b"=")) {
+            return Some(OsStr::from_bytes(value).to_owned());
+        }
+    }
+    None
 }
 
 fn told(error: &clap::Error, words: &[OsString]) -> CliError {

@@ -360,7 +360,7 @@ mod tests {
     fn a_live_attempt_is_told_with_its_host_and_its_lease() {
         // CLI-10
         insta::assert_snapshot!(told(&[reserved(), began_row()], Refusal::InProgress), @r"
-        ctrlrun: k: refused, nothing was run: attempt 1 is running since 40 s (web-17, pid 4121); its lease ends in 4 m 20 s
+        ctrlrun: k: refused, nothing was run: attempt 1 has been running for 40 s (web-17, pid 4121); its lease ends in 4 m 20 s
         ctrlrun:   wait for it: --wait 10m
         ctrlrun:   succeed quietly: --on-running skip
         ");
@@ -375,13 +375,13 @@ mod tests {
     fn a_lapse_is_told_by_whether_anything_ever_ran() {
         // CLI-10, case 46: the retry prints the commands that resolve it.
         insta::assert_snapshot!(told(&[reserved(), began_row(), lapsed(3)], Refusal::Ambiguous), @r"
-        ctrlrun: k: AMBIGUOUS (may have happened) since 40 s, attempt 1; nothing was run: its lease ended and nobody has reported; the old process may still be running
+        ctrlrun: k: AMBIGUOUS (may have happened) for 40 s, attempt 1; nothing was run: its lease ended and nobody has reported; the old process may still be running
         ctrlrun:   look:       ctrlrun show k
         ctrlrun:   it did:     ctrlrun resolve k --committed --expect 3 --reason ''
         ctrlrun:   it did not: ctrlrun resolve k --not-executed --expect 3 --reason ''
         ");
         insta::assert_snapshot!(told(&[reserved(), lapsed(2)], Refusal::Ambiguous), @r"
-        ctrlrun: k: AMBIGUOUS (may have happened) since 40 s, attempt 1; nothing was run: its lease ended before it was begun: nothing ever ran in this attempt
+        ctrlrun: k: AMBIGUOUS (may have happened) for 40 s, attempt 1; nothing was run: its lease ended before it was begun: nothing ever ran in this attempt
         ctrlrun:   look:       ctrlrun show k
         ctrlrun:   it did:     ctrlrun resolve k --committed --expect 2 --reason ''
         ctrlrun:   it did not: ctrlrun resolve k --not-executed --expect 2 --reason ''

@@ -17,7 +17,8 @@ mod request;
 mod status;
 mod tell;
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ctrlrun::drive::host;
@@ -67,6 +68,20 @@ pub fn run(args: RunArgs, global: &Global) -> Result<Exit, CliError> {
             // The store is closed, the outcome recorded and told: nothing is left to be done.
             die_of_signal(number)
         }
+    }
+}
+
+/// A command line that cannot be meant: a report of an earlier run must not pass for this one's
+/// (CLI-12).
+pub fn report_usage(told: &CliError, report: Option<OsString>, store: Option<OsString>) {
+    let Some(path) = report else {
+        return;
+    };
+    let global = Global::bare(store);
+    // One that cannot be written is not worth a second error.
+    if let Ok(mut report) = Report::open(Some(Path::new(&path)), "", &global) {
+        report.refused_before(told);
+        report.write(&End::refused(told.clone()), &global);
     }
 }
 
