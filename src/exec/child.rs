@@ -107,11 +107,16 @@ impl Child {
         // Whatever has arrived until now, the terminal's signals too, came before there was a
         // child to receive it, or while it was not yet itself.
         if let Some(signals) = child.signals {
-            for arrival in signals.arrivals().0 {
+            let (arrivals, orphan_ended) = signals.arrivals();
+            for arrival in arrivals {
                 // But one that runs already may have made one itself.
                 if own_group || !arrival.was_made_by(spawned.pid) {
                     child.send(arrival);
                 }
+            }
+            // It may be one of a child that was faster than we: nobody is woken for it again.
+            if orphan_ended {
+                reap::strangers(child.group());
             }
         }
         Ok(child)

@@ -108,14 +108,20 @@ impl Signals {
         // Only a wake-up: an orphan has ended and is to be collected.
         handle(libc::SIGCHLD, libc::SA_RESTART | libc::SA_SIGINFO | libc::SA_NOCLDSTOP)?;
         reap::adopt_strangers();
+        // What had ended before there was a handler wakes nobody.
+        reap::strangers(None);
         Ok(Self(shared))
     }
 
     /// The numbers of the signals that have arrived and are still there to be passed on or taken,
     /// in order of arrival. Look here before polling [`AsFd::as_fd`], which shows only new ones.
+    ///
+    /// Orphans that have ended are collected by it: a wait without a child goes through here.
     #[must_use]
     pub fn pending(&self) -> Vec<i32> {
-        self.collect();
+        if self.collect() {
+            reap::strangers(None);
+        }
         self.waiting().iter().map(|arrival| arrival.number).collect()
     }
 

@@ -115,3 +115,39 @@ fn a_proc_of_other_processes_is_not_believed() {
     assert!(!end.stderr.contains("pid "), "{end:?}");
     assert_eq!(at.history("k").pop().unwrap()["data"]["reaped"], false);
 }
+
+#[test]
+fn an_orphan_that_ends_while_it_waits_for_another_attempt_is_reaped() {
+    // EXE-12, EXE-21. There is no child then whose wait would see it.
+    let at = Place::new(Kind::Sqlite);
+    let holder = at.holder("k", &[]);
+    // A helper that the caller left it with, which ends when the test says so.
+    let line = "sh -c 'while [ -d $PLACE ] && [ ! -e $PLACE/end ]; do sleep 0.01; done' >/dev/null 2>&1 & echo $! >$PLACE/helper; exec \"$@\"";
+    let script = [MARK, crate::at::HOLD].concat();
+    let waiting =
+        at.start(&mut behind(&["sh", "-c", line, "sh"], &at.run("k", &["--wait", "1h"], &script)));
+    let helper = number_in(&at.env.path("helper"));
+    until("it waits", || waiting.stderr().contains("waiting"));
+    std::fs::write(at.env.path("end"), "").unwrap();
+    until("it is reaped", || !std::path::Path::new(&format!("/proc/{helper}")).exists());
+    at.go();
+    assert_eq!((holder.end().code, waiting.end().code, at.marks()), (Some(0), Some(0), 1));
+}
+
+#[test]
+fn what_had_ended_before_it_began_is_reaped_though_nothing_else_ends() {
+    // EXE-12. Its SIGCHLD came to the program that then became ctrlrun.
+    let at = Place::new(Kind::Sqlite);
+    let perl = r#"
+        my $pid = fork // die; exit 0 unless $pid;
+        my $state = ""; until ($state =~ /Z/) { open(my $from, "<", "/proc/$pid/stat") or die; $state = <$from> =~ s/.*\) (.).*/$1/sr; }
+        open(my $to, ">", "$ENV{PLACE}/before"); print $to "$pid\n"; close $to;
+        exec @ARGV"#;
+    let run = at.run_words("k", &[], &["sleep", "1000"]);
+    let run = at.start(&mut behind(&["perl", "-e", perl, "--"], &run));
+    let before = number_in(&at.env.path("before"));
+    until("it runs", || at.state("k") == "executing");
+    until("it is reaped", || !std::path::Path::new(&format!("/proc/{before}")).exists());
+    run.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(run.end().signal, Some(15));
+}
