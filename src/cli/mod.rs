@@ -69,7 +69,7 @@ struct Cli {
 }
 
 /// What every command takes, before or after its name.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Everywhere")]
 pub struct Global {
     /// The store: a path or sqlite:PATH [env: CTRLRUN_STORE] [default: the user's own]
@@ -174,10 +174,13 @@ pub fn after_a_panic() -> Exit {
 
 /// Reads the command line.
 ///
-/// `run` is what scripts call by the thousand, and most of what a run costs beside the database is
-/// the making of flags that it will not look at: so it gets a tree of its own, with the same words,
-/// and neither tree is taken down again, since this process is about to end anyway.
+/// `run` is what scripts call by the thousand, and making flags that it will not look at costs
+/// noticeably: so the plain ones are read without the parser, the rest gets a tree of its own with
+/// the same words, and neither tree is taken down again, since this process is about to end anyway.
 fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
+    if let Some((global, args)) = run::quick::read(words) {
+        return Ok(Cli { global, command: Some(Command::Run(Box::new(args))) });
+    }
     let is_run = words.get(1).is_some_and(|word| word == "run");
     let tree = if is_run { OnlyRun::command() } else { Cli::command() };
     let mut tree = ManuallyDrop::new(tree);
@@ -189,6 +192,15 @@ fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
     } else {
         Cli::from_arg_matches_mut(&mut matches)
     }
+}
+
+/// A run as the parser reads it, to hold the quick reading against.
+#[cfg(test)]
+fn parsed_run(words: &[OsString]) -> Option<(Global, run::RunArgs)> {
+    let matches = OnlyRun::command().try_get_matches_from(words).ok()?;
+    let OnlyRun { global, command: RunCommand::Run(args) } =
+        OnlyRun::from_arg_matches(&matches).ok()?;
+    Some((global, *args))
 }
 
 /// See [`parse`].

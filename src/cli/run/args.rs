@@ -15,7 +15,7 @@ use crate::cli::values::{self, Capture, Per};
 /// COMMITTED, nothing runs and the stored output is printed. If nobody knows (AMBIGUOUS), nothing runs
 /// until a person has looked. Exit 0 means COMMITTED; any other exit code proves nothing, unless
 /// --not-executed says so.
-#[derive(Debug, Args)]
+#[derive(Debug, PartialEq, Args)]
 #[command(after_help = "Examples:
   ctrlrun run --key refund:txn_1 -- ./refund.sh txn_1
   ctrlrun run --key refund:txn_1 --not-executed 6,11 -- ./refund.sh txn_1

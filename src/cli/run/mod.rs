@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`args`] | the flags |
 //! | [`request`] | the key, and what it is bound to |
+//! | [`quick`] | the plain command lines, read without the parser |
 //! | [`dry`] | what would happen |
 //! | [`replay`] | a stored output, printed again |
 //! | [`status`] | the exit status of what came of it |
@@ -11,6 +12,7 @@
 //! | [`report`] | the JSON report |
 mod args;
 mod dry;
+pub mod quick;
 mod replay;
 mod report;
 mod request;
