@@ -102,7 +102,7 @@ pub fn verify(args: &VerifyArgs, global: &Global) -> Result<Exit, CliError> {
     let place = place(global).map_err(|error| error.exiting(UNUSABLE))?;
     let binary = std::env::current_exe()
         .map_err(|error| broke("this program's own file").because(&error))?;
-    let signals = Signals::install().map_err(|error| broke("signals").because(&error))?;
+    let signals = Signals::listen().map_err(|error| broke("signals").because(&error))?;
     let seed = match args.seed {
         Some(seed) => seed,
         None => u64::from(getrandom::u32().map_err(|error| broke("a seed").because(&error))?),

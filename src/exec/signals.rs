@@ -91,6 +91,22 @@ impl Signals {
     /// # Errors
     /// Where a pipe or a handler cannot be set up (out of descriptors).
     pub fn install() -> io::Result<Self> {
+        let caught = Self::listen()?;
+        origin::ignore_sigxfsz();
+        // Only a wake-up: an orphan has ended and is to be collected.
+        handle(libc::SIGCHLD, libc::SA_RESTART | libc::SA_SIGINFO | libc::SA_NOCLDSTOP)?;
+        reap::adopt_strangers();
+        // What had ended before there was a handler wakes nobody.
+        reap::strangers(None);
+        Ok(caught)
+    }
+
+    /// Catches the same signals, for a process that waits for its children by itself: none is
+    /// collected here.
+    ///
+    /// # Errors
+    /// As [`Self::install`].
+    pub fn listen() -> io::Result<Self> {
         let _one_at_a_time = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shared) = SHARED.get() {
             return Ok(Self(shared));
@@ -104,12 +120,6 @@ impl Signals {
                 handle(signal, libc::SA_RESTART | libc::SA_SIGINFO)?;
             }
         }
-        origin::ignore_sigxfsz();
-        // Only a wake-up: an orphan has ended and is to be collected.
-        handle(libc::SIGCHLD, libc::SA_RESTART | libc::SA_SIGINFO | libc::SA_NOCLDSTOP)?;
-        reap::adopt_strangers();
-        // What had ended before there was a handler wakes nobody.
-        reap::strangers(None);
         Ok(Self(shared))
     }
 
