@@ -127,7 +127,7 @@ fn a_descendant_that_escaped_the_group_is_reported_and_not_killed() {
 
 #[test]
 fn a_sigchld_that_the_caller_ignored_is_ignored_in_the_child_and_its_end_is_known() {
-    let through = ["setsid", "env", "--ignore-signal=CHLD"];
+    let through = ["setsid", "env", "--default-signal", "--ignore-signal=CHLD"];
     let plain = [("WRAPPER_PLAIN", "1")];
     let script = "cp /proc/self/status $DIR/status";
     let (_, end, dir) = Wrapper::through(&through, script, &plain, Stdio::null()).end();
