@@ -211,7 +211,9 @@ fn an_outcome_waits_far_longer_for_a_lock_than_a_reserve() {
     assert!(!run.ended());
     drop(tool);
     let end = run.end();
-    assert_eq!((end.code, end.stderr.as_str()), (Some(0), ""));
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    // Whoever waits at a terminal is told why.
+    assert!(end.stderr.ends_with("still trying\n"), "{}", end.stderr);
     assert_eq!(at.state("k"), "committed");
     assert_eq!(at.spooled(&at.spool()).len(), 0, "what is recorded is still in the spool");
 }
