@@ -40,7 +40,7 @@ fn every_guarantee_holds_on_sqlite() {
     assert!(guarantees[3]["kills"].as_u64().unwrap() >= 10, "{:#}", guarantees[3]);
     assert!(guarantees[3]["detail"].as_str().unwrap().starts_with("longest wait"));
     assert_eq!(fs::read_dir(env.path("tmp")).unwrap().count(), 0);
-    assert!(out.stderr.starts_with("ctrlrun: verify: seed 7, "), "{}", out.stderr);
+    assert!(out.stderr.starts_with(r#"{"note":"verify: seed 7, "#), "{}", out.stderr);
 }
 
 #[test]
