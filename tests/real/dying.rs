@@ -59,7 +59,10 @@ fn its_parent_sees_the_very_wait_status_of_the_child_and_no_second_core() {
     for number in [1, 2, 3, 4, 6, 8, 9, 10, 11, 12, 13, 14, 15, 24, 31, 34, 64] {
         let at = Place::new(Kind::Sqlite);
         let run = at.run("k", &[], &format!("kill -{number} $$; exec sleep 1000"));
-        let mut shell = behind(&["sh", "-c", "ulimit -c unlimited; exec \"$@\"", "sh"], &run);
+        // Whoever runs the tests in the background of a script has INT and QUIT ignored.
+        let caller =
+            ["env", "--default-signal", "sh", "-c", "ulimit -c unlimited; exec \"$@\"", "sh"];
+        let mut shell = behind(&caller, &run);
         let mut with = shell.current_dir(scripts(&at)).stderr(Stdio::null()).spawn().unwrap();
         until("it has ended", || with.try_wait().unwrap().is_some());
         let status = with.wait().unwrap();
