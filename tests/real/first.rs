@@ -92,7 +92,8 @@ fn what_its_caller_had_started_is_not_held_for_the_commands() {
     // EXE-12. A script that starts a helper and then becomes ctrlrun hands the helper down.
     let at = Place::new(Kind::Sqlite);
     // /proc tells the start of a process in hundredths of a second: the helper must be older by one.
-    let line = "sleep 1000 >/dev/null 2>&1 & echo $! >$PLACE/helper; sleep 0.1; exec \"$@\"";
+    let line = "sleep 1000 >/dev/null 2>&1 & echo $! >$PLACE/helper; read t r </proc/uptime; \
+                until read now r </proc/uptime; [ $now != $t ]; do :; done; exec \"$@\"";
     let end =
         ends(&mut behind(&["sh", "-c", line, "sh"], &at.run("k", &["--timeout", "30s"], "exit 5")));
     let helper = number_in(&at.env.path("helper"));
