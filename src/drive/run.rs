@@ -93,6 +93,7 @@ pub fn attempt(order: Order, command: &Command, tools: Tools<'_>) -> Ran {
             not_started: None,
             problems: Vec::new(),
             told_lost: false,
+            is_kept: false,
             rests_at: None,
         }
         .perform()
@@ -113,6 +114,8 @@ struct Performer<'scope, 'env> {
     not_started: Option<NotStarted>,
     problems: Vec<String>,
     told_lost: bool,
+    /// The outcome is in the spool.
+    is_kept: bool,
     /// When the store is told to rest, unless the child has ended by then.
     rests_at: Option<Moment>,
 }
@@ -150,6 +153,7 @@ impl Performer<'_, '_> {
                 }
                 Do::Spool(undelivered) => {
                     let spooled = self.spool(&undelivered);
+                    self.is_kept = spooled.is_ok();
                     if self.end.is_some() {
                         (self.tools.kept)(&undelivered, spooled.is_ok());
                     }
@@ -180,7 +184,8 @@ impl Performer<'_, '_> {
     /// of a child that has ended, once this process is told to end.
     fn must_go_on(&self, step: &Step) -> bool {
         let told = || self.tools.signals.is_some_and(|signals| ending(signals).is_some());
-        !(matches!(step, Step::Pause(_)) && self.end.is_some() && told())
+        // Without the file nothing but this process knows the outcome: every pause is waited out.
+        !(matches!(step, Step::Pause(_)) && self.is_kept && self.end.is_some() && told())
     }
 
     fn store(&mut self, step: Step) -> Came {
