@@ -1,6 +1,7 @@
 //! The key that was asked for, and what it is bound to (KEY clauses).
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ctrlrun::plan::effect::{RanOn, Request};
 use ctrlrun::plan::key::{Fingerprint, Key, Period, check_hygiene};
 use ctrlrun::plan::proof;
-use nix::unistd::{User, geteuid, gethostname};
+use nix::unistd::{Uid, User, geteuid, gethostname};
 
 use super::RunArgs;
 use crate::cli::error::{CliError, Deed, Kind};
@@ -123,16 +124,35 @@ fn program(command: &[std::ffi::OsString]) -> String {
 
 fn ran_on() -> RanOn {
     let host = gethostname().map_or_else(|_| "?".to_owned(), |name| lossy(&name));
-    // The variable first: a look-up in the password database may go over a network.
-    let user = std::env::var("USER").ok().filter(|user| !user.is_empty()).or_else(|| {
-        let found = User::from_uid(geteuid()).ok().flatten();
-        found.map(|user| user.name)
-    });
-    let user = user.unwrap_or_else(|| format!("uid {}", geteuid()));
+    // The variables first, then the file: a look-up in the password database asks daemons, and may
+    // go over a network.
+    let named = |name: &str| std::env::var(name).ok().filter(|user| !user.is_empty());
+    let user = named("USER")
+        .or_else(|| named("LOGNAME"))
+        .or_else(|| in_passwd(geteuid()))
+        .or_else(|| User::from_uid(geteuid()).ok().flatten().map(|user| user.name))
+        .unwrap_or_else(|| format!("uid {}", geteuid()));
     let directory =
         std::env::current_dir().map_or_else(|_| "?".to_owned(), |path| lossy(path.as_os_str()));
     RanOn { host, pid: std::process::id(), user, directory }
 }
+
+/// The name that the local password file has for a user, if it stands near its beginning.
+fn in_passwd(uid: Uid) -> Option<String> {
+    let mut beginning = Vec::with_capacity(PASSWD_MAX);
+    let file = std::fs::File::open("/etc/passwd").ok()?;
+    file.take(PASSWD_MAX as u64).read_to_end(&mut beginning).ok()?;
+    let beginning = String::from_utf8_lossy(&beginning);
+    let uid = uid.to_string();
+    beginning.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next().filter(|name| !name.is_empty() && !name.starts_with(['+', '-']))?;
+        (fields.nth(1)? == uid).then(|| name.to_owned())
+    })
+}
+
+/// Of the password file so much is read, in bytes: the users of a host stand in it first.
+const PASSWD_MAX: usize = 8192;
 
 fn lossy(text: &OsStr) -> String {
     text.to_string_lossy().into_owned()

@@ -9,7 +9,7 @@ use crate::plan::effect::{
 use crate::plan::expect::StreamState;
 use crate::plan::key::Key;
 use crate::plan::protocol::{
-    Answered, Captured, CouldNot, Done, End, Handle, Input, Kept, Reason, Stream,
+    Answered, Captured, CouldNot, Done, End, Handle, Input, Kept, Known, Reason, Stream,
 };
 use crate::plan::retry::Budget;
 use crate::plan::time::{Moment, Timestamp};
@@ -31,6 +31,8 @@ pub struct Attempt {
     lost: bool,
     record: Option<Record>,
     now: Option<Timestamp>,
+    /// The row as the last append of ours left it.
+    known: Option<Known>,
     spooled: Option<Result<(), String>>,
 }
 
@@ -90,6 +92,7 @@ impl Attempt {
             lost: false,
             record: None,
             now: None,
+            known: None,
             spooled: None,
         }
     }
@@ -230,7 +233,8 @@ impl Attempt {
         });
         let timeout = self.order.store_timeout;
         let budget = budget(timeout, timeout, reserved_lease, at);
-        let write = Handle::new(self.order.key.clone(), begin, StreamState::Any, budget);
+        let write = Handle::new(self.order.key.clone(), begin, StreamState::Any, budget)
+            .knowing(self.known.take());
         self.beginning(Box::new(write), Input::Start, at)
     }
 
@@ -383,7 +387,8 @@ impl Attempt {
         let key = self.order.key.clone();
         let command = Command::Settle(settle.clone());
         let write = Handle::new(key.clone(), command, StreamState::Any, budget)
-            .with_outputs(outputs.clone());
+            .with_outputs(outputs.clone())
+            .knowing(self.known.take());
         let undelivered = Box::new(Undelivered { key, settle, outputs });
         self.settling(
             Box::new(Settling { write, undelivered, refusal, stashed: None }),
@@ -467,6 +472,7 @@ impl Attempt {
     fn see(&mut self, answered: &Answered) {
         self.record.clone_from(&answered.record);
         self.now = Some(answered.now);
+        self.known = Known::of(answered);
     }
 
     fn over(&mut self, result: Outcome) -> Do {
@@ -536,6 +542,7 @@ fn is_failure(input: &Input) -> bool {
         Input::Start
         | Input::Loaded(Ok(_), _)
         | Input::Reread(Ok(_))
+        | Input::Drawn(_)
         | Input::Ended(End::Landed | End::Refused)
         | Input::Paused => false,
     }

@@ -1,5 +1,7 @@
 //! The transitions of one conditional write.
-use super::{Answered, Append, Ask, CouldNot, Done, End, Found, Input, Kept, Reason, Step};
+use super::{
+    Answered, Append, Ask, CouldNot, Done, End, Found, Input, Kept, Known, Reason, Step,
+};
 use crate::plan::effect::{
     Answer, BadStart, Command, Decision, Event, HistoryRow, Holder, Record, Refusal, State,
     WriteId, decide, evolve,
@@ -23,7 +25,10 @@ pub struct Handle {
     unknown_reservation: Option<Holder>,
     /// Whether loads bring the event along that this command's decision may hang on.
     wants_evidence: bool,
+    /// The row, where it needs no load to be known.
+    known: Option<Known>,
     read_at: Moment,
+    seen_at: Moment,
     /// What failed last in another way than by the end of the time.
     failed: Option<CouldNot>,
     phase: Phase,
@@ -44,6 +49,7 @@ struct Unseen {
 enum Phase {
     Fresh,
     Loading,
+    Drawing(Box<Found>),
     Backoff,
     Appending(Pending),
     AppendingAgain(Pending),
@@ -81,7 +87,9 @@ impl Handle {
             failed: None,
             unknown_reservation: None,
             wants_evidence: false,
+            known: None,
             read_at: Moment(0),
+            seen_at: Moment(0),
             phase: Phase::Fresh,
             unseen: None,
         }
@@ -91,6 +99,13 @@ impl Handle {
     #[must_use]
     pub fn with_outputs(mut self, outputs: Vec<Kept>) -> Self {
         self.outputs = outputs;
+        self
+    }
+
+    /// The row as it was just written: the first decision is made on it, without a load (CMT-17).
+    #[must_use]
+    pub fn knowing(mut self, known: Option<Known>) -> Self {
+        self.known = known;
         self
     }
 
@@ -114,8 +129,13 @@ impl Handle {
     pub fn step(&mut self, input: Input, at: Moment) -> Step {
         let phase = std::mem::replace(&mut self.phase, Phase::Over);
         match (phase, input) {
-            (Phase::Fresh, Input::Start) | (Phase::Backoff, Input::Paused) => self.load(at),
-            (Phase::Loading, Input::Loaded(Ok(found), fresh)) => self.decide(found, fresh, at),
+            (Phase::Fresh, Input::Start) => self.start(at),
+            (Phase::Backoff, Input::Paused) => self.load(at),
+            (Phase::Loading, Input::Loaded(Ok(found), fresh)) => {
+                self.seen_at = at;
+                self.decide(found, fresh, at)
+            }
+            (Phase::Drawing(found), Input::Drawn(fresh)) => self.decide(*found, fresh, at),
             (Phase::Loading, Input::Loaded(Err(error), _)) => self.not_loaded(error, at),
             (Phase::AppendingAgain(pending), Input::Paused) => self.try_append(pending, at),
             (Phase::Appending(pending), Input::Ended(end)) => self.ended(pending, end, at),
@@ -133,6 +153,7 @@ impl Handle {
             (
                 Phase::Fresh
                 | Phase::Loading
+                | Phase::Drawing(_)
                 | Phase::Backoff
                 | Phase::Appending(_)
                 | Phase::AppendingAgain(_)
@@ -141,6 +162,7 @@ impl Handle {
                 | Phase::Over,
                 Input::Start
                 | Input::Loaded(..)
+                | Input::Drawn(_)
                 | Input::Ended(_)
                 | Input::Reread(_)
                 | Input::Paused,
@@ -150,6 +172,16 @@ impl Handle {
                 hint: None,
             }),
         }
+    }
+
+    fn start(&mut self, at: Moment) -> Step {
+        let Some((found, read_at)) = self.known.take().and_then(|known| known.at(at)) else {
+            return self.load(at);
+        };
+        self.read_at = read_at;
+        self.seen_at = at;
+        self.phase = Phase::Drawing(Box::new(found));
+        Step::Draw
     }
 
     fn load(&mut self, at: Moment) -> Step {
@@ -474,8 +506,8 @@ impl Handle {
     }
 
     fn answered(&mut self, answer: Answer, record: Option<Record>, now: Timestamp) -> Step {
-        let read_at = self.read_at;
-        Step::Done(Done::Answered(Box::new(Answered { answer, record, now, read_at })))
+        let (read_at, seen_at) = (self.read_at, self.seen_at);
+        Step::Done(Done::Answered(Box::new(Answered { answer, record, now, read_at, seen_at })))
     }
 }
 
