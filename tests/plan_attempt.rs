@@ -138,6 +138,10 @@ impl World {
                 self.draws += 1;
                 Input::Loaded(Ok(self.found(ask)), WriteId(Uuid::from_u128(self.draws)))
             }
+            Step::Draw => {
+                self.draws += 1;
+                Input::Drawn(WriteId(Uuid::from_u128(self.draws)))
+            }
             Step::Append { append, .. } => {
                 let end = match self.faults.pop().unwrap_or(Fault::None) {
                     Fault::None if self.write(&append) => End::Landed,
