@@ -146,7 +146,8 @@ fn in_passwd(uid: Uid) -> Option<String> {
     let uid = uid.to_string();
     beginning.lines().find_map(|line| {
         let mut fields = line.split(':');
-        let name = fields.next().filter(|name| !name.is_empty() && !name.starts_with(['+', '-']))?;
+        let name =
+            fields.next().filter(|name| !name.is_empty() && !name.starts_with(['+', '-']))?;
         (fields.nth(1)? == uid).then(|| name.to_owned())
     })
 }

@@ -1,7 +1,5 @@
 //! The transitions of one conditional write.
-use super::{
-    Answered, Append, Ask, CouldNot, Done, End, Found, Input, Kept, Known, Reason, Step,
-};
+use super::{Answered, Append, Ask, CouldNot, Done, End, Found, Input, Kept, Known, Reason, Step};
 use crate::plan::effect::{
     Answer, BadStart, Command, Decision, Event, HistoryRow, Holder, Record, Refusal, State,
     WriteId, decide, evolve,
