@@ -69,6 +69,7 @@ fn order() -> Order {
         not_executed: NotExecuted::parse("6").unwrap(),
         store_timeout: Duration::from_secs(10),
         outcome_id: OUTCOME,
+        guess: None,
     }
 }
 

@@ -81,6 +81,11 @@ macro_rules! forward {
             self.$field.identity()
         }
     };
+    (@ $field:tt glimpse) => {
+        fn glimpse(&self) -> Option<ctrlrun::store::Glimpse> {
+            self.$field.glimpse()
+        }
+    };
 }
 pub(super) use forward;
 

@@ -3,12 +3,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ctrlrun::drive::host;
 use ctrlrun::plan::effect::HistoryRow;
 use ctrlrun::plan::key::Key;
+use ctrlrun::plan::protocol::Known;
 use ctrlrun::store::stop::inside_append;
 use ctrlrun::store::{
-    self, Captured, CouldNot, Filter, Flow, Listed, Location, Mode, Options, Reason, Shown, Store,
-    Stream,
+    self, Captured, CouldNot, Filter, Flow, Glimpse, Listed, Location, Mode, Options, Reason,
+    Shown, Store, Stream,
 };
 
 use super::Global;
@@ -32,6 +34,8 @@ pub struct Opened {
     pub grants: Option<String>,
     /// How long one command may take in all.
     pub within: Duration,
+    /// That a key is new, as far as opening the store could tell (CMT-18).
+    pub guess: Option<Known>,
     deed: Deed,
 }
 
@@ -191,6 +195,7 @@ pub fn open(global: &Global, place: Place, mode: Mode, deed: Deed) -> Result<Ope
     }
     let mut options = Options::new(mode, within);
     options.before_commit = Some(Arc::new(inside_append));
+    let read_at = host::now();
     match store::open(&place.location, &options) {
         Ok(opened) => {
             for warning in &opened.warnings {
@@ -202,7 +207,11 @@ pub fn open(global: &Global, place: Place, mode: Mode, deed: Deed) -> Result<Ope
             let store::Opened { store, created, grants, .. } = opened;
             // Of a scratch store only: verify's workers meet their faults there (VER-5).
             let store = crate::verify::rig::of_process(store);
-            Ok(Opened { store, created, grants, place, within, deed })
+            let seen_at = host::now();
+            let guess = store.glimpse().map(|Glimpse { attempt_floor, now }| {
+                Known::absent(attempt_floor, now, read_at, seen_at)
+            });
+            Ok(Opened { store, created, grants, place, within, guess, deed })
         }
         Err(error) if error.reason == Reason::Missing => Err(missing(&place, deed)),
         Err(error) => Err(CliError::could_not(&error, &place, deed)),

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{
-    Append, Ask, Captured, CouldNot, End, Filter, Flow, Found, Identity, Listed, Reason, Store,
-    Stream,
+    Append, Ask, Captured, CouldNot, End, Filter, Flow, Found, Glimpse, Identity, Listed, Reason,
+    Store, Stream,
 };
 use crate::plan::effect::HistoryRow;
 use crate::plan::key::Key;
@@ -244,6 +244,10 @@ impl Store for Faulty {
         within: Duration,
     ) -> Result<Option<Captured>, CouldNot> {
         self.inner.output(key, attempt, stream, within)
+    }
+
+    fn glimpse(&self) -> Option<Glimpse> {
+        self.inner.glimpse()
     }
 
     fn identity(&self) -> &Identity {

@@ -93,9 +93,24 @@ pub trait Store: Send + Sync {
     /// Which store this is.
     fn identity(&self) -> &Identity;
 
+    /// What opening it has told of every key that is not there, where the guess that a key is new
+    /// costs less than a look (CMT-18).
+    fn glimpse(&self) -> Option<Glimpse> {
+        None
+    }
+
     /// Gives up what is held between two verbs and costs others something, as a connection does; the
     /// next verb gets it anew. Told while a child runs on and nothing is to be written for a while.
     fn rest(&self) {}
+}
+
+/// What a load of a key that is not there would have found while the store was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Glimpse {
+    /// Attempts of a new key are numbered from this plus one.
+    pub attempt_floor: u64,
+    /// The store's clock.
+    pub now: Timestamp,
 }
 
 /// Which store it is.

@@ -148,9 +148,11 @@ fn try_go(args: &RunArgs, global: &Global, report: &mut Report) -> Result<End, C
         kept: &kept,
     };
     let command = command(args);
+    // Of the first attempt only: a later one knows better.
+    let mut guess = opened.guess.clone();
     let persisted = persist(
         args.expect,
-        &mut |expect| order(args, &asked, global, expect),
+        &mut |expect| Order { guess: guess.take(), ..order(args, &asked, global, expect) },
         &command,
         tools,
         Again::new(
@@ -223,6 +225,7 @@ fn order(args: &RunArgs, asked: &Asked, global: &Global, expect: StreamState) ->
         not_executed: args.not_executed.clone().unwrap_or_default(),
         store_timeout: global.store_timeout,
         outcome_id: host::outcome_id(),
+        guess: None,
     }
 }
 

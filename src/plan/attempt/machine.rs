@@ -73,7 +73,7 @@ struct Settling {
 impl Attempt {
     /// The machine of one attempt.
     #[must_use]
-    pub fn new(order: Order, at: Moment) -> Self {
+    pub fn new(mut order: Order, at: Moment) -> Self {
         let reserve = Command::Reserve(Reserve {
             request: order.request.clone(),
             attempt_id: order.attempt_id.clone(),
@@ -83,7 +83,8 @@ impl Attempt {
             run_id: None,
         });
         let budget = budget(order.store_timeout, order.store_timeout, order.lease, at);
-        let write = Handle::new(order.key.clone(), reserve, order.expect, budget);
+        let write = Handle::new(order.key.clone(), reserve, order.expect, budget)
+            .knowing(order.guess.take());
         Self {
             order,
             phase: Phase::Reserving(Box::new(write)),

@@ -28,7 +28,7 @@ use super::effect::{
 };
 use super::expect::StreamState;
 use super::key::Key;
-use super::protocol::{Captured, CouldNot, Done, Handle, Input, Kept, Step};
+use super::protocol::{Captured, CouldNot, Done, Handle, Input, Kept, Known, Step};
 use super::time::{Moment, Timestamp};
 use super::verdict::{ChildEnd, NotExecuted};
 
@@ -65,6 +65,8 @@ pub struct Order {
     pub store_timeout: Duration,
     /// Identifies what comes of this attempt's child.
     pub outcome_id: OutcomeId,
+    /// That the key is new, where that is the likeliest and a look would cost more (CMT-18).
+    pub guess: Option<Known>,
 }
 
 /// What the driver is to do next.

@@ -25,6 +25,8 @@ pub struct Handle {
     wants_evidence: bool,
     /// The row, where it needs no load to be known.
     known: Option<Known>,
+    /// The append under way says that the key is new, and nobody has looked (CMT-18).
+    guessed: bool,
     read_at: Moment,
     seen_at: Moment,
     /// What failed last in another way than by the end of the time.
@@ -86,6 +88,7 @@ impl Handle {
             unknown_reservation: None,
             wants_evidence: false,
             known: None,
+            guessed: false,
             read_at: Moment(0),
             seen_at: Moment(0),
             phase: Phase::Fresh,
@@ -100,7 +103,8 @@ impl Handle {
         self
     }
 
-    /// The row as it was just written: the first decision is made on it, without a load (CMT-17).
+    /// The row as it was just written, or that there is none: the first decision is made on it,
+    /// without a load (CMT-17, CMT-18).
     #[must_use]
     pub fn knowing(mut self, known: Option<Known>) -> Self {
         self.known = known;
@@ -173,9 +177,13 @@ impl Handle {
     }
 
     fn start(&mut self, at: Moment) -> Step {
-        let Some((found, read_at)) = self.known.take().and_then(|known| known.at(at)) else {
+        // A key that has to be there is not new.
+        let may_be = |known: &Known| !known.is_absent() || self.expect.check(None).is_ok();
+        let known = self.known.take().filter(may_be);
+        let Some((found, read_at)) = known.and_then(|known| known.at(at)) else {
             return self.load(at);
         };
+        self.guessed = found.record.is_none();
         self.read_at = read_at;
         self.seen_at = at;
         self.phase = Phase::Drawing(Box::new(found));
@@ -385,7 +393,13 @@ impl Handle {
     }
 
     fn ended(&mut self, mut pending: Pending, end: End, at: Moment) -> Step {
+        let guessed = std::mem::take(&mut self.guessed);
         match end {
+            // The key is not new, or may not be written by this user: nothing was written, and one
+            // look tells what is there.
+            End::Refused | End::NotCommitted(_) if guessed && self.budget.spend(at) => {
+                self.load(at)
+            }
             End::Landed => self.landed(pending),
             End::Refused if pending.unknown.is_some() => {
                 // The first try may have landed while the second was waiting for it.

@@ -269,10 +269,12 @@ pub struct Answered {
     pub seen_at: Moment,
 }
 
-/// What is known of a row without a load: what an append of one's own has just written (CMT-17).
+/// What is taken for so without a load: what an append of one's own has just written (CMT-17), or
+/// that a key is new (CMT-18).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
-    record: Record,
+    record: Option<Record>,
+    attempt_floor: u64,
     now: Timestamp,
     read_at: Moment,
     seen_at: Moment,
@@ -287,7 +289,22 @@ impl Known {
     #[must_use]
     pub fn of(answered: &Answered) -> Option<Self> {
         let Answered { record, now, read_at, seen_at, .. } = answered;
-        Some(Self { record: record.clone()?, now: *now, read_at: *read_at, seen_at: *seen_at })
+        let record = Some(record.clone()?);
+        let (now, read_at, seen_at) = (*now, *read_at, *seen_at);
+        // The floor is for new keys only.
+        Some(Self { record, attempt_floor: 0, now, read_at, seen_at })
+    }
+
+    /// That there is no row, at a store whose floor and clock were asked for after `read_at` and
+    /// known by `seen_at`.
+    #[must_use]
+    pub fn absent(attempt_floor: u64, now: Timestamp, read_at: Moment, seen_at: Moment) -> Self {
+        Self { record: None, attempt_floor, now, read_at, seen_at }
+    }
+
+    /// Whether it says that there is no row.
+    fn is_absent(&self) -> bool {
+        self.record.is_none()
     }
 
     /// What a load would have found at `at`, and when it would have been sent; `None` once too much
@@ -297,9 +314,9 @@ impl Known {
     /// from it never ends later for us than for the store (EXE-8).
     fn at(&self, at: Moment) -> Option<(Found, Moment)> {
         let passed = at.from_now(self.seen_at);
-        let record = Some(self.record.clone());
         let now = self.now.plus(passed);
-        let found = Found { record, now, attempt_floor: 0, event: None };
+        let (record, attempt_floor) = (self.record.clone(), self.attempt_floor);
+        let found = Found { record, now, attempt_floor, event: None };
         (passed < Self::FRESH).then(|| (found, self.read_at.plus(passed)))
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::connect::{ConnectError, Try as Attempted, Why, connect};
 use super::conninfo::Conninfo;
 use super::error::{Fault, code, could_not, not_connected};
-use super::health::{GRANT_ORIGIN, Origin};
+use super::health::{GRANT_ORIGIN, Health, Origin};
 use super::here;
 use super::link::{Link, LinkError};
 use super::list::Listing;
@@ -17,8 +17,8 @@ use super::write::{self, Try, Writing};
 use crate::plan::effect::{HistoryRow, WriteId};
 use crate::plan::key::Key;
 use crate::store::{
-    Append, Ask, BeforeCommit, Captured, CouldNot, End, Filter, Flow, Found, Identity, Listed,
-    Reason, Store, Stream,
+    Append, Ask, BeforeCommit, Captured, CouldNot, End, Filter, Flow, Found, Glimpse, Identity,
+    Listed, Reason, Store, Stream,
 };
 
 /// A connection that was unused for so long is opened anew: what lies between (a firewall, a pooler)
@@ -80,6 +80,7 @@ pub struct Postgres {
     site: Site,
     identity: Identity,
     tells_origin: bool,
+    glimpse: Glimpse,
     before_commit: Option<BeforeCommit>,
     session: Mutex<Session>,
 }
@@ -105,12 +106,13 @@ impl Postgres {
     pub fn new(
         site: Site,
         identity: Identity,
-        tells_origin: bool,
+        health: &Health,
         before_commit: Option<BeforeCommit>,
         link: Link,
     ) -> Self {
+        let (tells_origin, glimpse) = (health.tells_origin, health.glimpse);
         let session = Session { link: Some(link), used: Instant::now(), in_doubt: Vec::new() };
-        Self { site, identity, tells_origin, before_commit, session: Mutex::new(session) }
+        Self { site, identity, tells_origin, glimpse, before_commit, session: Mutex::new(session) }
     }
 
     fn session(&self) -> MutexGuard<'_, Session> {
@@ -282,6 +284,10 @@ impl Store for Postgres {
 
     fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    fn glimpse(&self) -> Option<Glimpse> {
+        Some(self.glimpse)
     }
 
     fn rest(&self) {

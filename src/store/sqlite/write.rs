@@ -11,10 +11,9 @@ use rusqlite::{Connection, params};
 
 use super::busy::Deadline;
 use super::error::{Fault, is_fsync, proves_no_commit};
-use crate::plan::effect::Record;
 use crate::plan::protocol::{Append, Kept};
 use crate::store::BeforeCommit;
-use crate::store::columns::{Columns, miscounted, time_over};
+use crate::store::columns::{Columns, miscounted, same_attempt, time_over};
 use crate::store::row::{Row, integer, stream_name};
 
 /// How a try ended, on this connection.
@@ -232,15 +231,6 @@ fn write_row(connection: &Connection, append: &Append, row: &Row) -> Result<usiz
             row.created_at
         ])?
     })
-}
-
-/// Whether everything that an attempt is granted with stands as it was.
-fn same_attempt(found: &Record, next: &Record) -> bool {
-    (found.reservation_id, found.first_attempt, found.attempt, found.created_at)
-        == (next.reservation_id, next.first_attempt, next.attempt, next.created_at)
-        && found.attempt_id == next.attempt_id
-        && found.request == next.request
-        && found.run_id == next.run_id
 }
 
 fn execute(connection: &Connection, sql: &str) -> Result<(), Fault> {
