@@ -12,9 +12,11 @@
 //! | [`render`] | records and histories, for people and for programs |
 //! | [`spooled`] | outcomes that are still to be delivered |
 //! | [`terminal`] | stdout and stderr |
+//! | [`suggest`] | what was meant, most likely |
 //! | [`parsing`] | what is told of a command line that cannot be meant |
 mod access;
 mod bare;
+mod batch;
 mod doctor;
 mod effects;
 mod error;
@@ -30,6 +32,7 @@ mod resolve;
 mod run;
 mod show;
 mod spooled;
+mod suggest;
 mod terminal;
 mod values;
 mod verify;

@@ -1,0 +1,6 @@
+//! What `ctrlrun.toml` says (CFG clauses).
+//!
+//! | file | about |
+//! |---|---|
+//! | [`effect`] | effects that have a name |
+pub mod effect;
