@@ -141,12 +141,6 @@ impl Effect {
 pub struct Effects(BTreeMap<String, Effect>);
 
 impl Effects {
-    /// None.
-    #[must_use]
-    pub fn none() -> Self {
-        Self::default()
-    }
-
     /// Adds one; it stands instead of one of the same name.
     pub fn set(&mut self, effect: Effect) {
         self.0.insert(effect.name.clone(), effect);

@@ -4,15 +4,14 @@ use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
 
-use ctrlrun::plan::verdict::NotExecuted;
-use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::raw::{BUFFER_BYTES, Raw};
 use super::{Format, LINE_BYTES_MAX, Line, LineError, Reading, key_of};
 use crate::cli::suggest::nearest;
-use crate::cli::values;
 use crate::config::effect::{Effects, Settings};
+use crate::config::{Codes, SomeTime};
 
 /// The lines of a source.
 pub struct JsonLines {
@@ -111,17 +110,11 @@ struct Fields {
     key: Option<String>,
     command: Option<Vec<String>>,
     not_executed: Option<Codes>,
-    timeout: Option<Timeout>,
+    timeout: Option<SomeTime>,
     bind: Option<Vec<String>>,
     effect: Option<String>,
     params: Option<Params>,
 }
-
-#[derive(Debug)]
-struct Codes(NotExecuted);
-
-#[derive(Debug)]
-struct Timeout(std::time::Duration);
 
 #[derive(Debug)]
 struct Params(BTreeMap<String, String>);
@@ -219,47 +212,6 @@ fn command_of(words: Vec<String>) -> Result<Vec<std::ffi::OsString>, Wrong> {
         return Err(format!("word {} of `command` holds a NUL", at + 1).into());
     }
     Ok(words.into_iter().map(Into::into).collect())
-}
-
-impl<'de> Deserialize<'de> for Timeout {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let bad = |why| D::Error::custom(format!("`timeout`: {why}"));
-        values::some_time(&text).map(Self).map_err(bad)
-    }
-}
-
-impl<'de> Deserialize<'de> for Codes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(CodesVisitor).map(Self)
-    }
-}
-
-/// `[6, 11]`, `"6,11"` or `"nonzero"`; here and in a configuration.
-pub struct CodesVisitor;
-
-impl<'de> Visitor<'de> for CodesVisitor {
-    type Value = NotExecuted;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("exit codes, as in [6, 11], or \"nonzero\"")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<NotExecuted, E> {
-        NotExecuted::parse(text).map_err(|why| E::custom(format!("`not_executed`: {why}")))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut codes: A) -> Result<NotExecuted, A::Error> {
-        let mut text = String::new();
-        while let Some(code) = codes.next_element::<i64>()? {
-            if !text.is_empty() {
-                text.push(',');
-            }
-            text.push_str(&code.to_string());
-        }
-        // None at all is what the field says when it is left out.
-        if text.is_empty() { Ok(NotExecuted::default()) } else { self.visit_str(&text) }
-    }
 }
 
 impl<'de> Deserialize<'de> for Params {

@@ -87,30 +87,16 @@ impl Table {
     }
 
     fn not_read(&mut self, begins: u64, error: &csv::Error) -> LineError {
-        match error.kind() {
-            ErrorKind::UnequalLengths { expected_len, len, .. } => {
-                let what = format!(
-                    "the row has {}, and the header {}",
-                    count(*len, "cell"),
-                    count(*expected_len, "cell")
-                );
-                self.error(begins, what, None)
-            }
-            ErrorKind::Io(_) if self.meter.too_long() => {
-                self.state = State::Ended;
-                self.error(begins, too_long(), None)
-            }
-            ErrorKind::Io(error) => {
-                let what = error.to_string();
-                self.state = State::Ended;
-                self.error(begins, what, None)
-            }
-            _ => {
-                let what = error.to_string();
-                self.state = State::Ended;
-                self.error(begins, what, None)
-            }
+        if let ErrorKind::UnequalLengths { expected_len, len, .. } = error.kind() {
+            let (has, wants) = (count(*len, "cell"), count(*expected_len, "cell"));
+            return self.error(begins, format!("the row has {has}, and the header {wants}"), None);
         }
+        // Nothing is read behind what cannot be read.
+        self.state = State::Ended;
+        if self.meter.too_long() {
+            return self.error(begins, too_long(), None);
+        }
+        self.error(begins, error.to_string(), None)
     }
 
     /// Reads the header, and finds the column of each placeholder.

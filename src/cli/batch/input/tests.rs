@@ -18,7 +18,7 @@ fn refund() -> Effect {
 }
 
 fn json() -> Arc<Reading> {
-    let mut effects = Effects::none();
+    let mut effects = Effects::default();
     effects.set(refund());
     Arc::new(Reading { format: Format::Json { effects: Arc::new(effects) }, key_as_is: false })
 }
