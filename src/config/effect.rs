@@ -1,5 +1,5 @@
 //! An effect that a configuration names: what it takes to run it by its name (CFG-10).
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ctrlrun::plan::template::{CannotFill, CommandTemplate, Template};
@@ -99,13 +99,19 @@ fn known(takes: &[String]) -> String {
 }
 
 impl Effect {
-    /// Its parameters.
+    /// Its parameters, each once, in the order of key, command and probe.
     #[must_use]
-    pub fn parameters(&self) -> BTreeSet<&str> {
+    pub fn parameters(&self) -> Vec<&str> {
         let of_key = self.key.placeholders().map(|(name, _)| name);
         let of_command = self.command.placeholders().map(|(_, name, _)| name);
         let of_probe = self.reconcile.iter().flat_map(CommandTemplate::placeholders);
-        of_key.chain(of_command).chain(of_probe.map(|(_, name, _)| name)).collect()
+        let mut names = Vec::new();
+        for name in of_key.chain(of_command).chain(of_probe.map(|(_, name, _)| name)) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
     }
 
     /// Key, command and probe with these parameters, each of which it must have, and no other.
@@ -115,7 +121,7 @@ impl Effect {
     pub fn fill(&self, given: &BTreeMap<String, String>) -> Result<Filled, BadParameters> {
         let takes = self.parameters();
         let effect = || self.name.clone();
-        if let Some(name) = given.keys().find(|name| !takes.contains(name.as_str())) {
+        if let Some(name) = given.keys().find(|name| !takes.contains(&name.as_str())) {
             let takes = takes.iter().map(|name| (*name).to_owned()).collect();
             return Err(BadParameters::Unknown { effect: effect(), name: name.clone(), takes });
         }

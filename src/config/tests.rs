@@ -11,17 +11,17 @@ struct Place {
 }
 
 impl Place {
-    /// `etc`, `home/.config/ctrlrun` and `home/work/deep`, where a process stands.
+    /// `etc`, `home/.config/ctrlrun` and `home/proj/deep`, where a process stands.
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let path = |name: &str| root.path().join(name);
-        for dir in ["etc", "home/.config/ctrlrun", "home/work/deep"] {
+        for dir in ["etc", "home/.config/ctrlrun", "home/proj/deep"] {
             fs::create_dir_all(path(dir)).unwrap();
         }
         let from = Surroundings {
             system: path("etc/ctrlrun.toml"),
             home: Some(path("home").into()),
-            walk_from: Some(path("home/work/deep")),
+            walk_from: Some(path("home/proj/deep")),
             ..Surroundings::default()
         };
         Self { root, from }
@@ -118,8 +118,7 @@ fn a_file_says_all_of_it() {
     assert_eq!((settings.retries, settings.max_attempts), (Some(2), Some(5)));
     assert_eq!(settings.backoff, Some(Duration::from_secs(2)));
     assert!(refund.reconcile.is_some() && refund.reconcile_final);
-    let names: Vec<&str> = refund.parameters().into_iter().collect();
-    assert_eq!(names, ["amount", "payment_id"]);
+    assert_eq!(refund.parameters(), ["payment_id", "amount"]);
     assert_eq!(config.effects.names().collect::<Vec<_>>(), ["refund"]);
 }
 
@@ -140,12 +139,12 @@ fn later_files_override_earlier_ones_value_by_value() {
         config.effects.get("e").unwrap().key,
         ctrlrun::plan::template::Template::parse("b").unwrap()
     );
-    let found = place.write("home/work/ctrlrun.toml", &lease("3m"));
+    let found = place.write("home/proj/ctrlrun.toml", &lease("3m"));
     let config = place.load();
     assert_eq!(config.defaults.lease, Some(Duration::from_secs(180)));
     assert_eq!(config.files, [own, user, found]);
     // The nearest, and no other.
-    place.write("home/work/deep/ctrlrun.toml", &lease("4m"));
+    place.write("home/proj/deep/ctrlrun.toml", &lease("4m"));
     let config = place.load();
     assert_eq!((config.defaults.lease, config.files.len()), (Some(Duration::from_secs(240)), 3));
 }
@@ -155,7 +154,7 @@ fn a_file_that_is_named_is_the_only_one() {
     // CFG-5, case 61
     let mut place = Place::new();
     place.write("etc/ctrlrun.toml", &lease("1m"));
-    place.write("home/work/ctrlrun.toml", &lease("3m"));
+    place.write("home/proj/ctrlrun.toml", &lease("3m"));
     let named = place.write("c.toml", "[defaults]\ncapture = \"none\"\n");
     place.from.variable = Some(named.clone().into());
     let config = place.load();
@@ -181,9 +180,9 @@ fn the_walk_ends_at_the_home_directory_a_repository_and_a_mount() {
     assert_eq!(place.load().files.len(), 0, "it went above the home directory");
     place.write("home/ctrlrun.toml", &lease("2m"));
     assert_eq!(place.load().files.len(), 1);
-    fs::create_dir(place.path("home/work/.git")).unwrap();
+    fs::create_dir(place.path("home/proj/.git")).unwrap();
     assert_eq!(place.load().files.len(), 0, "it went above a repository");
-    place.write("home/work/ctrlrun.toml", &lease("3m"));
+    place.write("home/proj/ctrlrun.toml", &lease("3m"));
     assert_eq!(place.load().files.len(), 1);
     // A mount: /proc is one.
     let mut place = Place::new();
@@ -196,10 +195,10 @@ fn a_file_that_the_walk_finds_picks_no_store_and_no_hook() {
     // CFG-9
     for table in ["[store]", "[hooks]", "[spool]", "[journal]"] {
         let place = Place::new();
-        place.write("home/work/ctrlrun.toml", &format!("{}\n{table}\n", lease("1m")));
+        place.write("home/proj/ctrlrun.toml", &format!("{}\n{table}\n", lease("1m")));
         let told = place.refusal();
         let head =
-            format!("ctrlrun: /home/work/ctrlrun.toml:4:2: {table} in a file that was found by");
+            format!("ctrlrun: /home/proj/ctrlrun.toml:4:2: {table} in a file that was found by");
         assert!(told.starts_with(&head), "{told}");
         // The user's own may, also where one stands in its folder.
         let mut place = Place::new();
@@ -213,15 +212,15 @@ fn a_file_that_the_walk_finds_picks_no_store_and_no_hook() {
 fn a_file_that_others_could_have_written_is_refused() {
     // CFG-9, case 61
     let place = Place::new();
-    let path = place.write("home/work/ctrlrun.toml", &lease("1m"));
+    let path = place.write("home/proj/ctrlrun.toml", &lease("1m"));
     mode(&path, 0o666);
     let told = place.refusal();
     assert!(told.contains("this configuration is refused: everybody may write to it"), "{told}");
-    assert!(told.contains("mend: chmod go-w /home/work/ctrlrun.toml"), "{told}");
+    assert!(told.contains("mend: chmod go-w /home/proj/ctrlrun.toml"), "{told}");
     mode(&path, 0o644);
-    mode(&place.path("home/work"), 0o1777);
+    mode(&place.path("home/proj"), 0o1777);
     assert!(place.refusal().contains("everybody may write to its folder"));
-    mode(&place.path("home/work"), 0o755);
+    mode(&place.path("home/proj"), 0o755);
     assert_eq!(place.load().files.len(), 1);
     if nix::unistd::geteuid().is_root() {
         nix::unistd::chown(&path, Some(0.into()), Some(65534.into())).unwrap();
@@ -233,7 +232,7 @@ fn a_file_that_others_could_have_written_is_refused() {
         assert!(told.contains("refused: it belongs to "), "{told}");
         assert!(told.contains("name it by --config or CTRLRUN_CONFIG"), "{told}");
         // A link does not make it ours.
-        fs::rename(&path, place.path("home/work/theirs")).unwrap();
+        fs::rename(&path, place.path("home/proj/theirs")).unwrap();
         symlink("theirs", &path).unwrap();
         assert!(place.refusal().contains("refused: it belongs to "));
     }

@@ -17,7 +17,9 @@ use crate::config::effect::Probe;
 /// until a person has looked. Exit 0 means COMMITTED; any other exit code proves nothing, unless
 /// --not-executed says so.
 #[derive(Debug, PartialEq, Args)]
-#[command(after_help = "Examples:
+#[command(
+    override_usage = "ctrlrun run --key KEY [OPTIONS] -- CMD [ARG...]\n       ctrlrun run [OPTIONS] NAME [PARAM=VALUE...]",
+    after_help = "Examples:
   ctrlrun run --key refund:txn_1 -- ./refund.sh txn_1
   ctrlrun run --key refund:txn_1 --not-executed 6,11 -- ./refund.sh txn_1
   ctrlrun run refund payment_id=txn_1 amount=500
@@ -25,7 +27,8 @@ use crate::config::effect::Probe;
   while read -r id; do ctrlrun run -n -k \"m:$id\" -- ./m.sh \"$id\"; done <ids
 
 Exit status: the command's own if it ran; 0 COMMITTED, now or earlier; 64 to 79 nothing was run
-(ctrlrun help exit-codes).")]
+(ctrlrun help exit-codes)."
+)]
 pub struct RunArgs {
     /// The effect's name; a key names one effect for ever
     #[arg(short, long, required_unless_present = "name")]

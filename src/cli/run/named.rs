@@ -57,7 +57,7 @@ fn beside(args: &RunArgs, name: &str) -> CliError {
 
 fn unknown(name: &str, config: &Config) -> CliError {
     let near = nearest(name, config.effects.names());
-    let near = near.map(|name| format!("; {}?", clean(name))).unwrap_or_default();
+    let near = near.map(|name| format!(" ({}?)", clean(name))).unwrap_or_default();
     let words = format!("no effect {} is configured{near}; nothing was run", clean(name));
     let mut error = CliError::new(Kind::Usage, words);
     let names: Vec<_> = config.effects.names().map(clean).collect();
@@ -93,10 +93,10 @@ fn parameters(args: &RunArgs, effect: &Effect) -> Result<BTreeMap<String, String
 
 fn refused(bad: &BadParameters, effect: &Effect) -> CliError {
     let mut words = bad.to_string();
-    if let BadParameters::Unknown { name, takes, .. } = bad
+    if let BadParameters::Unknown { effect, name, takes } = bad
         && let Some(near) = nearest(name, takes.iter().map(String::as_str))
     {
-        words = format!("{words}; {near}?");
+        words = format!("effect {effect} has no parameter {name} ({near}?)");
     }
     CliError::new(Kind::Usage, format!("{}; nothing was run", clean(&words))).hint(usage(effect))
 }

@@ -165,7 +165,7 @@ fn line_of(fields: Fields, number: u64, effects: &Effects, key_as_is: bool) -> R
             return Err(format!("`{field}` beside `effect`: the effect's own holds").into());
         }
         let Some(effect) = effects.get(&name) else {
-            let known = nearest(&name, effects.names()).map(|name| format!("; {name}?"));
+            let known = nearest(&name, effects.names()).map(|name| format!(" ({name}?)"));
             let known = known.unwrap_or_default();
             return Err(format!("no effect {name:?} is configured{known}").into());
         };

@@ -135,9 +135,9 @@ impl Table {
                 }
                 (None, _) => {
                     let near = nearest(name, names.iter().copied());
-                    let near = near.map(|name| format!("; {{{name}}}?")).unwrap_or_default();
+                    let near = near.map(|name| format!(" ({{{name}}}?)")).unwrap_or_default();
                     let what = format!(
-                        "no column is named {name:?}{near} (the columns: {})",
+                        "no column is named {name:?}{near}; the columns: {}",
                         names.join(", ")
                     );
                     let mend = "a literal brace is written {{ or }}".to_owned();

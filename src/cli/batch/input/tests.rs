@@ -118,7 +118,7 @@ fn a_json_line_may_name_an_effect() {
     let probe = lines[0].probe.as_ref().unwrap();
     assert_eq!((probe.command.join(" "), probe.is_final), ("./was-it.sh txn_1".to_owned(), true));
     for (line, told) in [
-        (r#"{"effect":"refnud"}"#, "no effect \"refnud\" is configured; refund?"),
+        (r#"{"effect":"refnud"}"#, "no effect \"refnud\" is configured (refund?)"),
         (r#"{"effect":"refund","params":{"amount":1}}"#, "needs a value for payment_id"),
         (r#"{"effect":"refund","params":{"payment_id":"a","amount":1,"x":"y"}}"#, "no parameter x"),
         (r#"{"effect":"refund","params":{"payment_id":"","amount":1}}"#, "it is empty"),
@@ -197,9 +197,9 @@ fn a_table_that_cannot_be_meant_is_told_with_its_place() {
         (&b""[..], "1: there is no header"),
         (
             b"payment,amount\na,1\n",
-            "1: no column is named \"payment_id\"; {payment}? (the columns: payment, amount)",
+            "1: no column is named \"payment_id\" ({payment}?); the columns: payment, amount",
         ),
-        (b"Payment-ID,amount\na,1\n", "1: no column is named \"payment_id\"; {Payment-ID}?"),
+        (b"Payment-ID,amount\na,1\n", "1: no column is named \"payment_id\" ({Payment-ID}?)"),
         (b"payment_id,amount,amount\na,1,2\n", "1: two columns are named \"amount\""),
         (b"payment_id,amount\na,1\nb\n", "3: the row has 1 cell, and the header 2 cells"),
         (b"payment_id,amount\na,1,2\n", "2: the row has 3 cells, and the header 2 cells"),
@@ -354,5 +354,5 @@ fn an_effect_takes_its_parameters_and_no_others() {
     assert_eq!(filled.key, "refund:a");
     assert_eq!(filled.command, ["./refund.sh", "a", "1"]);
     let told = refund().fill(&BTreeMap::new()).unwrap_err().to_string();
-    assert_eq!(told, "effect refund needs a value for amount, payment_id");
+    assert_eq!(told, "effect refund needs a value for payment_id, amount");
 }
