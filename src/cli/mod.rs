@@ -33,7 +33,7 @@ mod run;
 mod show;
 mod spooled;
 pub mod suggest;
-mod terminal;
+pub mod terminal;
 pub mod values;
 mod verify;
 mod which;
@@ -184,8 +184,9 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> Exit {
 /// Reads the configuration, where the command looks at it.
 fn configure(cli: &mut Cli) -> Result<(), CliError> {
     let walk = match &cli.command {
-        // Whoever wants to run something may do so by what stands above the working directory.
-        Some(Command::Run(_)) => true,
+        // What runs something does so by what stands above the working directory as well; what looks
+        // does not need it, and a mistake there must not be in its way.
+        Some(Command::Run(_) | Command::Doctor(_)) => true,
         None
         | Some(
             Command::Effects(_)
@@ -193,8 +194,7 @@ fn configure(cli: &mut Cli) -> Result<(), CliError> {
             | Command::History(_)
             | Command::Output(_)
             | Command::Resolve(_)
-            | Command::Verify(_)
-            | Command::Doctor(_),
+            | Command::Verify(_),
         ) => false,
         Some(Command::Init(args)) if args.writes_config() => return Ok(()),
         Some(Command::Init(_)) => false,

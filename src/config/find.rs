@@ -173,8 +173,9 @@ fn is_hidden(path: &Path) -> bool {
 }
 
 /// Whether a boundary lies between the working directory and `dir`: the home directory, a
-/// repository's root, or a mount.
-fn is_beyond(start: &Path, dir: &Path, home: Option<&OsString>) -> bool {
+/// repository's root, or a mount (CFG-5).
+#[must_use]
+pub fn is_beyond(start: &Path, dir: &Path, home: Option<&OsString>) -> bool {
     let identity = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
     let home = home.and_then(|home| identity(Path::new(home)));
     start.ancestors().take_while(|below| *below != dir).any(|below| {
@@ -187,19 +188,16 @@ fn is_beyond(start: &Path, dir: &Path, home: Option<&OsString>) -> bool {
     })
 }
 
-/// A file that nobody else could have put there, or changed.
+/// A file that nobody else could have changed.
 fn trusted(path: &Path, found: &Metadata) -> Result<(), CliError> {
-    let us = geteuid().as_raw();
-    if found.uid() != us && found.uid() != 0 {
-        let owner = User::from_uid(found.uid().into()).ok().flatten();
-        let owner = owner.map_or_else(|| format!("uid {}", found.uid()), |user| user.name);
-        return Err(refused(path, &format!("it belongs to {}", clean(&owner)))
-            .tell("if it is to be used", "name it by --config or CTRLRUN_CONFIG"));
+    if let Some(owner) = stranger(found) {
+        return Err(refused(path, &format!("it belongs to {owner}")).hint(naming()));
     }
     // A group of the owner's own number is the owner's alone, as many systems have it.
     let by_group = found.mode() & 0o020 != 0 && found.gid() != found.uid();
-    if found.mode() & 0o002 != 0 || by_group {
-        let whom = if by_group { "its group" } else { "everybody" };
+    let by_all = found.mode() & 0o002 != 0;
+    if by_all || by_group {
+        let whom = if by_all { "everybody" } else { "its group" };
         let line = format!("chmod go-w {}", quote(path));
         return Err(
             refused(path, &format!("{whom} may write to it")).hint(Hint::command("mend", line))
@@ -208,14 +206,30 @@ fn trusted(path: &Path, found: &Metadata) -> Result<(), CliError> {
     Ok(())
 }
 
-/// A folder into which not everybody can put, or move, a file.
+/// A folder into which nobody else could have put it: a file of ours under a name of theirs, by a
+/// link, would pass for one that we meant.
 fn trusted_folder(path: &Path, dir: &Path) -> Result<(), CliError> {
     let found = fs::metadata(dir).map_err(|error| unreadable(path, &error))?;
+    if let Some(owner) = stranger(&found) {
+        return Err(refused(path, &format!("its folder belongs to {owner}")).hint(naming()));
+    }
     if found.mode() & 0o002 != 0 {
-        return Err(refused(path, "everybody may write to its folder")
-            .tell("if it is to be used", "name it by --config or CTRLRUN_CONFIG"));
+        return Err(refused(path, "everybody may write to its folder").hint(naming()));
     }
     Ok(())
+}
+
+/// The owner, if it is neither us nor root.
+fn stranger(found: &Metadata) -> Option<String> {
+    if found.uid() == geteuid().as_raw() || found.uid() == 0 {
+        return None;
+    }
+    let owner = User::from_uid(found.uid().into()).ok().flatten();
+    Some(owner.map_or_else(|| format!("uid {}", found.uid()), |user| clean(&user.name).into()))
+}
+
+fn naming() -> Hint {
+    Hint::words("if it is to be used", "name it by --config or CTRLRUN_CONFIG")
 }
 
 fn refused(path: &Path, why: &str) -> CliError {

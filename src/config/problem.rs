@@ -6,6 +6,7 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use crate::cli::error::{CliError, Kind};
 use crate::cli::render::text::clean;
+use crate::cli::terminal::columns_of_stderr;
 
 /// What is wrong, and where in the text: in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +59,9 @@ fn shown(text: &str, span: &Range<usize>) -> Vec<String> {
     let span = span.start..span.end.min(end).max(span.start);
     let snippet = Snippet::source(text).annotation(AnnotationKind::Primary.span(span));
     let report = [Group::with_level(Level::ERROR).element(snippet)];
-    let rendered = Renderer::plain().render(&report);
+    // A line that is longer than the terminal is cut around the caret, so that it stays below it.
+    let prefix = "ctrlrun:   ".len();
+    let columns = columns_of_stderr().unwrap_or(140).saturating_sub(prefix).max(40);
+    let rendered = Renderer::plain().term_width(columns).render(&report);
     rendered.lines().map(str::trim_end).filter(|line| *line != "|").map(str::to_owned).collect()
 }

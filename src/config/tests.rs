@@ -184,10 +184,9 @@ fn the_walk_ends_at_the_home_directory_a_repository_and_a_mount() {
     assert_eq!(place.load().files.len(), 0, "it went above a repository");
     place.write("home/proj/ctrlrun.toml", &lease("3m"));
     assert_eq!(place.load().files.len(), 1);
-    // A mount: /proc is one.
-    let mut place = Place::new();
-    place.from.walk_from = Some("/proc/self".into());
-    assert_eq!(place.load().files.len(), 0);
+    // /proc is a mount, and its own root is not beyond it.
+    assert!(find::is_beyond(Path::new("/proc/self"), Path::new("/"), None));
+    assert!(!find::is_beyond(Path::new("/proc/self"), Path::new("/proc"), None));
 }
 
 #[test]
@@ -223,6 +222,10 @@ fn a_file_that_others_could_have_written_is_refused() {
     mode(&place.path("home/proj"), 0o755);
     assert_eq!(place.load().files.len(), 1);
     if nix::unistd::geteuid().is_root() {
+        let dir = place.path("home/proj");
+        nix::unistd::chown(&dir, Some(65534.into()), None).unwrap();
+        assert!(place.refusal().contains("refused: its folder belongs to "));
+        nix::unistd::chown(&dir, Some(0.into()), None).unwrap();
         nix::unistd::chown(&path, Some(0.into()), Some(65534.into())).unwrap();
         mode(&path, 0o664);
         assert!(place.refusal().contains("its group may write to it"));
