@@ -12,6 +12,7 @@
 //! | [`render`] | records and histories, for people and for programs |
 //! | [`spooled`] | outcomes that are still to be delivered |
 //! | [`terminal`] | stdout and stderr |
+//! | [`probes`] | probes: what is told of them, which one it is |
 //! | [`parsing`] | what is told of a command line that cannot be meant |
 mod access;
 mod bare;
@@ -24,6 +25,8 @@ mod init;
 mod outcome;
 mod output;
 mod parsing;
+mod probes;
+mod reconcile;
 mod refusal;
 mod render;
 mod resolve;
@@ -138,6 +141,7 @@ enum Command {
     #[command(visible_alias = "logs")]
     Output(output::OutputArgs),
     Resolve(resolve::ResolveArgs),
+    Reconcile(reconcile::ReconcileArgs),
     Init(init::InitArgs),
     Verify(verify::VerifyArgs),
     Doctor(doctor::DoctorArgs),
@@ -235,6 +239,7 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::History(args)) => history::history(&args, global),
         Some(Command::Output(args)) => output::output(&args, global),
         Some(Command::Resolve(args)) => resolve::resolve(&args, global),
+        Some(Command::Reconcile(args)) => reconcile::reconcile(&args, global),
         Some(Command::Init(args)) => init::init(&args, global),
         Some(Command::Verify(args)) => verify::verify(&args, global),
         Some(Command::Doctor(args)) => doctor::doctor(&args, global),
