@@ -11,6 +11,7 @@
 //! | [`refusal`] | the engine's refusals, in a person's words |
 //! | [`render`] | records and histories, for people and for programs |
 //! | [`spooled`] | outcomes that are still to be delivered |
+//! | [`watch`] | a list that is drawn again and again |
 //! | [`terminal`] | stdout and stderr |
 //! | [`probes`] | probes: what is told of them, which one it is |
 //! | [`parsing`] | what is told of a command line that cannot be meant |
@@ -36,6 +37,7 @@ mod spooled;
 mod terminal;
 mod values;
 mod verify;
+mod watch;
 mod which;
 
 use std::ffi::OsString;
