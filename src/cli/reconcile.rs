@@ -48,7 +48,7 @@ pub struct ReconcileArgs {
     #[arg(long)]
     pub all: bool,
     /// With --all: only keys that start with this
-    #[arg(long, value_name = "P", requires = "all")]
+    #[arg(long, value_name = "P", requires = "all", conflicts_with = "key")]
     pub prefix: Option<String>,
     /// So many probes at a time
     #[arg(short, value_name = "N", default_value = "1")]

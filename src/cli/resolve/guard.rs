@@ -6,9 +6,9 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread;
 
-use ctrlrun::exec::{Signals, die_of_signal};
+use ctrlrun::exec::{PASSED_ON, Signals, die_of_signal};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 
 use crate::cli::terminal::{prompt, say};
@@ -37,6 +37,13 @@ impl Guard {
         let before = tcgetattr(io::stdin()).ok();
         let theirs = before.clone();
         thread::Builder::new().spawn(move || watch(signals, theirs.as_ref()))?;
+        // That thread takes them all. Here one would interrupt the reading of a key, which the prompts
+        // take for ^C: a window that changes its size would end the dialogue.
+        let mut caught = SigSet::empty();
+        for number in PASSED_ON {
+            caught.extend(Signal::try_from(number));
+        }
+        caught.thread_block()?;
         Ok(Self { before })
     }
 
@@ -49,7 +56,8 @@ impl Guard {
         came
     }
 
-    /// The dialogue was interrupted by a key: the same as by the signal.
+    /// The dialogue was interrupted by a key, and by nothing else, since no signal reaches it: the
+    /// same as by the signal.
     pub fn interrupted(&self, error: &io::Error) {
         if error.kind() == io::ErrorKind::Interrupted {
             end_by(Signal::SIGINT as i32, self.before.as_ref());
