@@ -1,4 +1,5 @@
 //! A terminal with a person in front of it: what is typed, what is shown, its size, its hang-up.
+#![allow(dead_code, reason = "each test target uses some of it")]
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;

@@ -83,6 +83,10 @@ impl<R: BufRead> Lines<R> {
 }
 
 fn decision(line: &[u8], by: &str) -> Result<Decided, String> {
+    // A list of values would be read as the fields in their order.
+    if line.trim_ascii_start().first() != Some(&b'{') {
+        return Err("it is no JSON object".to_owned());
+    }
     let raw: Raw = serde_json::from_slice(line).map_err(|error| {
         let (text, column) = (error.to_string(), error.column());
         let text = text.split(" at line ").next().unwrap_or(&text).to_owned();
@@ -163,9 +167,11 @@ mod tests {
     fn a_line_that_cannot_be_meant_says_why() {
         // DEC-12
         for (line, why) in [
-            ("", "EOF"),
-            ("nonsense", "column 2: expected ident"),
-            ("[]", "`key` is missing"),
+            ("", "it is no JSON object"),
+            ("nonsense", "it is no JSON object"),
+            (r#"["k",3,"committed","r",null,null]"#, "it is no JSON object"),
+            ("{\"key\": nonsense}", "column 10: expected ident"),
+            ("{", "EOF"),
             ("{}", "`key` is missing"),
             (r#"{"key":7}"#, "`key` is not a text"),
             (r#"{"key":""}"#, "`key`: the key is empty"),
