@@ -124,6 +124,22 @@ fn one_attempt_is_asked_about_once() {
 }
 
 #[test]
+fn a_doubt_that_moves_while_it_is_asked_about_is_not_asked_about_again() {
+    // DEC-5, DEC-7: the answer was about an older revision. Here the probe itself asks another one.
+    let at = Place::new(Kind::Sqlite);
+    let slow = [MARK, "sleep 1000"].concat();
+    let flags = ["--timeout", "100ms"];
+    assert_eq!(finish(&mut at.run("k", &flags, &slow)).code, Some(124));
+    let inner = r#"$CTRLRUN reconcile k --store "$STORE" --reconcile 'echo not-executed'; "#;
+    let probe = [ASKED, inner, "echo committed"].concat();
+    let mut run = at.run("k", &["--reconcile", &probe], &slow);
+    let ran = finish(run.env("STORE", at.store()));
+    assert_eq!((ran.code, asked(&at), at.marks()), (Some(76), 1, 1), "{ran:?}");
+    assert!(ran.stderr.contains("the answer is dropped"), "{ran:?}");
+    assert_eq!((at.state("k").as_str(), at.types("k").len()), ("ambiguous", 4));
+}
+
+#[test]
 fn a_dry_run_asks_nothing() {
     // CLI-13, DEC-7
     let at = Place::new(Kind::Sqlite);

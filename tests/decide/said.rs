@@ -1,9 +1,14 @@
 //! What a probe's end says of an effect, and what it may do to it.
+use std::ffi::OsString;
 use std::fs;
 
+use ctrlrun::drive::reconcile::{Asking, Came, Probe, reconcile as ask};
+use ctrlrun::plan::effect::ProbeAnswer;
+use ctrlrun::plan::key::Key;
+use ctrlrun::store::{Location, Mode, Options, open};
 use nix::sys::signal::Signal;
 
-use crate::at::{HOLD, Kind, MARK, Place, is_alive, number_in, on_every_store, until};
+use crate::at::{BOUND, HOLD, Kind, MARK, Place, is_alive, number_in, on_every_store, until};
 use crate::common::finish;
 use crate::real::{kill, lines};
 use crate::{ASKED, asked, doubt, reconcile};
@@ -199,6 +204,33 @@ fn the_words_of_a_probe_are_kept_nowhere(kind: Kind) {
     ] {
         assert!(!text.contains(secret), "{text}");
     }
+}
+
+#[test]
+fn a_final_probe_frees_what_may_be_at_work_and_never_what_is_in_doubt() {
+    // DEC-1, DEC-6, EFF-20: it has made a later execution impossible, says its declaration.
+    let at = Place::new(Kind::Sqlite);
+    let slow = [MARK, "sleep 1000"].concat();
+    for key in ["timed", "reopened"] {
+        assert_eq!(finish(&mut at.run(key, &["--timeout", "100ms"], &slow)).code, Some(124));
+    }
+    at.resolve("reopened", "--committed");
+    at.resolve("reopened", "--reopen");
+    let options = Options::new(Mode::Write, BOUND);
+    let store = open(&Location::file(at.file()), &options).unwrap().store;
+    let probe = Probe {
+        name: "refund".to_owned(),
+        words: ["echo", "not-executed"].map(OsString::from).to_vec(),
+        is_final: true,
+        time_max: BOUND,
+    };
+    let asking = Asking { store: &*store, probe: &probe, signals: None, within: BOUND };
+    let ask = |key: &str| ask(&Key::new(key).unwrap(), asking).came;
+    assert_eq!(ask("timed"), Came::Decided(ProbeAnswer::NotExecuted));
+    assert_eq!(at.show("timed")["resolved_by"], "reconcile:refund");
+    assert_eq!(ask("timed"), Came::NotInDoubt);
+    assert_eq!((ask("reopened"), ask("nobody")), (Came::NotSoFar, Came::NoSuchEffect));
+    assert_eq!(at.state("reopened"), "ambiguous");
 }
 
 #[test]
