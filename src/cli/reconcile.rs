@@ -35,6 +35,7 @@ const PAGE: usize = 256;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ctrlrun reconcile refund:txn_77 --reconcile './was-it-refunded.sh \"$CTRLRUN_IDEMPOTENCY_KEY\"'
+  ctrlrun reconcile --all                         the probes that ctrlrun.toml declares
   ctrlrun reconcile --all --prefix refund: -j 8 --reconcile ./was-it-refunded.sh
 
 The probe has CTRLRUN_KEY, CTRLRUN_ATTEMPT and CTRLRUN_IDEMPOTENCY_KEY in its environment.
@@ -53,7 +54,7 @@ pub struct ReconcileArgs {
     /// So many probes at a time
     #[arg(short, value_name = "N", default_value = "1")]
     pub jobs: NonZeroUsize,
-    /// The probe (sh -c)
+    /// The probe (sh -c) [default: that of the effect in ctrlrun.toml whose key it is]
     #[arg(long, value_name = "CMD", value_parser = NonEmptyStringValueParser::new())]
     pub reconcile: Option<String>,
     /// How long a probe may take
@@ -75,7 +76,7 @@ pub fn reconcile(args: &ReconcileArgs, global: &Global) -> Result<Exit, CliError
             named.push(key);
         }
     }
-    let probes = Probes::find(args.reconcile.as_deref(), args.reconcile_timeout)?;
+    let probes = Probes::find(args.reconcile.as_deref(), args.reconcile_timeout, &global.settings)?;
     let signals = Signals::install().map_err(|error| CliError::no_signals(&error))?;
     let opened = for_writing(global, Deed::Change)?;
     let delivered = Delivered::all(&opened, global);
@@ -182,7 +183,7 @@ impl Work<'_> {
         };
         let asking = Asking {
             store: self.opened.store.as_ref(),
-            probe,
+            probe: &probe,
             signals: Some(self.signals),
             within: self.opened.within,
         };

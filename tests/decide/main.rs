@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `said` | what a probe's end says, and what it may do |
 //! | `asking` | a run that meets AMBIGUOUS and asks |
+//! | `declared` | probes that a configuration declares |
 //! | `many` | `reconcile` over many keys |
 //! | `from` | decisions from a file or a pipe |
 //! | `pick` | picking from a list on a terminal |
@@ -22,6 +23,7 @@ mod pty;
 mod real;
 
 mod asking;
+mod declared;
 mod from;
 mod many;
 mod pick;

@@ -11,14 +11,17 @@ use super::{End, RunArgs};
 use crate::cli::Global;
 use crate::cli::access::Opened;
 use crate::cli::error::{CliError, Deed};
-use crate::cli::probes::{could_not_tell, why_not};
+use crate::cli::probes::{could_not_tell, declared, why_not};
 use crate::cli::render::state::glossed;
 use crate::cli::render::text::clean;
 
-/// The probe that was given with the run.
+/// The probe that was given with the run, or that its effect declares.
 pub fn probe(args: &RunArgs) -> Option<Probe> {
-    let line = args.reconcile.as_ref()?;
-    Some(Probe::shell(line.into(), args.reconcile_timeout))
+    let time_max = args.reconcile_timeout;
+    match &args.reconcile {
+        Some(line) => Some(Probe::shell(line.into(), time_max)),
+        None => args.probe.clone().map(|probe| declared(probe, time_max)),
+    }
 }
 
 /// What is done after a probe was asked, or need not be.
