@@ -13,6 +13,7 @@ use super::render::table::{Layout, Row};
 use super::render::text::{clean, count};
 use super::terminal::{Answer, Reader, columns, say};
 use super::values;
+use super::watch;
 use super::which::Place;
 
 /// Rows shown on a terminal unless `--limit` says otherwise.
@@ -27,6 +28,7 @@ const MEASURED: usize = 256;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ctrlrun effects --stuck                     what needs a decision
+  ctrlrun effects --stuck --watch
   ctrlrun effects --prefix refund: --state failed,ambiguous
   ctrlrun effects --stuck --older-than 10m --check >/dev/null || page-somebody
 
@@ -50,6 +52,17 @@ pub struct EffectsArgs {
     /// Exit 76 if there is any
     #[arg(long)]
     pub check: bool,
+    /// On a terminal: draw the list again every DUR [default: 2s]
+    #[arg(
+        long,
+        value_name = "DUR",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "2s",
+        value_parser = values::some_time,
+        conflicts_with_all = ["check", "limit"]
+    )]
+    pub watch: Option<Duration>,
 }
 
 /// A state, as `--state` takes it.
@@ -84,6 +97,9 @@ impl StateName {
 /// # Errors
 /// What the store or stdout could not do.
 pub fn effects(args: &EffectsArgs, global: &Global) -> Result<Exit, CliError> {
+    if let Some(every) = args.watch {
+        return watch::watch(&filter(args), every, global);
+    }
     let opened = for_reading(global)?;
     let terminal = !global.json && std::io::stdout().is_terminal();
     let limit = args.limit.or(terminal.then_some(TERMINAL_LIMIT));
@@ -113,14 +129,17 @@ pub fn effects(args: &EffectsArgs, global: &Global) -> Result<Exit, CliError> {
     }
 }
 
-fn walk(opened: &Opened, args: &EffectsArgs, list: &mut List<'_>) -> Result<(), CliError> {
-    let filter = Filter {
+fn filter(args: &EffectsArgs) -> Filter {
+    Filter {
         prefix: args.prefix.clone(),
         states: args.state.iter().map(|state| state.stored().to_owned()).collect(),
         stuck: args.stuck,
         older_than: args.older_than,
         ..Filter::default()
-    };
+    }
+}
+
+fn walk(opened: &Opened, args: &EffectsArgs, list: &mut List<'_>) -> Result<(), CliError> {
     let mut wrong = None;
     let mut each = |listed| match list.take(listed) {
         Ok(flow) => flow,
@@ -129,7 +148,7 @@ fn walk(opened: &Opened, args: &EffectsArgs, list: &mut List<'_>) -> Result<(), 
             Flow::Stop
         }
     };
-    let listed = opened.store.list(&filter, &mut each, opened.within);
+    let listed = opened.store.list(&filter(args), &mut each, opened.within);
     match wrong {
         Some(error) => Err(error),
         None => listed.map_err(|error| opened.could_not(&error)),

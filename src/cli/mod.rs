@@ -11,7 +11,9 @@
 //! | [`refusal`] | the engine's refusals, in a person's words |
 //! | [`render`] | records and histories, for people and for programs |
 //! | [`spooled`] | outcomes that are still to be delivered |
+//! | [`watch`] | a list that is drawn again and again |
 //! | [`terminal`] | stdout and stderr |
+//! | [`probes`] | probes: what is told of them, which one it is |
 //! | [`suggest`] | what was meant, most likely |
 //! | [`parsing`] | what is told of a command line that cannot be meant |
 mod access;
@@ -26,6 +28,8 @@ pub mod init;
 mod outcome;
 mod output;
 mod parsing;
+mod probes;
+mod reconcile;
 mod refusal;
 pub mod render;
 mod resolve;
@@ -36,6 +40,7 @@ pub mod suggest;
 pub mod terminal;
 pub mod values;
 mod verify;
+mod watch;
 mod which;
 
 use std::ffi::OsString;
@@ -152,6 +157,7 @@ enum Command {
     #[command(visible_alias = "logs")]
     Output(output::OutputArgs),
     Resolve(resolve::ResolveArgs),
+    Reconcile(reconcile::ReconcileArgs),
     Init(init::InitArgs),
     Verify(verify::VerifyArgs),
     Doctor(doctor::DoctorArgs),
@@ -184,9 +190,9 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> Exit {
 /// Reads the configuration, where the command looks at it.
 fn configure(cli: &mut Cli) -> Result<(), CliError> {
     let walk = match &cli.command {
-        // What runs something does so by what stands above the working directory as well; what looks
-        // does not need it, and a mistake there must not be in its way.
-        Some(Command::Run(_) | Command::Doctor(_)) => true,
+        // What runs something, or asks what became of it, does so by what stands above the working
+        // directory as well; what looks does not need it, and a mistake there must not be in its way.
+        Some(Command::Run(_) | Command::Reconcile(_) | Command::Doctor(_)) => true,
         None
         | Some(
             Command::Effects(_)
@@ -287,6 +293,7 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::History(args)) => history::history(&args, global),
         Some(Command::Output(args)) => output::output(&args, global),
         Some(Command::Resolve(args)) => resolve::resolve(&args, global),
+        Some(Command::Reconcile(args)) => reconcile::reconcile(&args, global),
         Some(Command::Init(args)) => init::init(&args, global),
         Some(Command::Verify(args)) => verify::verify(&args, global),
         Some(Command::Doctor(args)) => doctor::doctor(&args, global),

@@ -1,4 +1,5 @@
 //! Where the spool is, and what is delivered from it before a command that writes (EXE-23, EXE-25).
+use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -46,6 +47,37 @@ fn is_ours(dir: &Path) -> bool {
     }
 }
 
+/// What could not be delivered from the spool of a store: it stands in the way of its own keys, and of
+/// no other.
+pub struct Delivered {
+    spool: Option<Spool>,
+    failed: HashMap<Key, CouldNot>,
+}
+
+impl Delivered {
+    /// Delivers what is in the spool before many keys are looked at, and tells what came of it.
+    #[must_use]
+    pub fn all(opened: &Opened, global: &Global) -> Self {
+        let spool = Spool::find(&candidates(global), opened.store.identity().store_id);
+        let failed = match &spool {
+            Some(spool) => deliver_and_tell(opened, spool, None, global),
+            None => HashMap::new(),
+        };
+        Self { spool, failed }
+    }
+
+    /// Whether nothing of the spool stands in the way of `key`.
+    ///
+    /// # Errors
+    /// 69: an outcome of this very key cannot be delivered.
+    pub fn check(&self, opened: &Opened, key: &Key, deed: Deed) -> Result<(), CliError> {
+        match &self.spool {
+            Some(spool) => stands_in_the_way(opened, spool, key, deed, self.failed.get(key)),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Delivers what is there; what is left under `key` stands in its way, and only in its.
 ///
 /// # Errors
@@ -57,7 +89,19 @@ pub fn deliver_first(
     deed: Deed,
     global: &Global,
 ) -> Result<(), CliError> {
-    let mut in_the_way = None;
+    let failed = deliver_and_tell(opened, spool, Some(key), global);
+    stands_in_the_way(opened, spool, key, deed, failed.get(key))
+}
+
+/// Delivers all of the spool, and tells what came of each outcome; not of one of `own` that failed,
+/// which the caller tells as an error. Returns what failed.
+fn deliver_and_tell(
+    opened: &Opened,
+    spool: &Spool,
+    own: Option<&Key>,
+    global: &Global,
+) -> HashMap<Key, CouldNot> {
+    let mut failed = HashMap::new();
     let within = global.store_timeout;
     for delivery in deliver(opened.store.as_ref(), spool, within, within) {
         match delivery {
@@ -73,12 +117,16 @@ pub fn deliver_first(
                 "{}: its spooled outcome is of an effect that the store has forgotten; dropped",
                 clean(of.as_str())
             )),
-            Delivery::Failed(of, error) if of == *key => in_the_way = Some(error),
-            Delivery::Failed(of, error) => say(&format!(
-                "warning: {}: its spooled outcome cannot be delivered: {}",
-                clean(of.as_str()),
-                clean(&error.message)
-            )),
+            Delivery::Failed(of, error) => {
+                if own != Some(&of) {
+                    say(&format!(
+                        "warning: {}: its spooled outcome cannot be delivered: {}",
+                        clean(of.as_str()),
+                        clean(&error.message)
+                    ));
+                }
+                failed.insert(of, error);
+            }
             Delivery::Damaged { path, why } => say(&format!(
                 "warning: {}: this file of the spool is damaged ({}): nothing is guessed from it; \
                  look at it, then at the effect that it is about",
@@ -87,13 +135,23 @@ pub fn deliver_first(
             )),
         }
     }
-    match in_the_way {
+    failed
+}
+
+fn stands_in_the_way(
+    opened: &Opened,
+    spool: &Spool,
+    key: &Key,
+    deed: Deed,
+    failed: Option<&CouldNot>,
+) -> Result<(), CliError> {
+    match failed {
         // Only a store that is a file can have been made anew in its place.
         None => match made(&opened.place) {
             None => Ok(()),
             made => not_of_a_lost_store(&opened.place, spool, key, deed, made),
         },
-        Some(error) => Err(self::in_the_way(opened, spool, key, deed, &error)),
+        Some(error) => Err(in_the_way(opened, spool, key, deed, error)),
     }
 }
 

@@ -43,6 +43,8 @@ pub struct Settings {
 /// A command that finds out whether an effect happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
+    /// The effect's name.
+    pub name: String,
     /// Program and arguments.
     pub command: Vec<String>,
     /// See [`Effect::reconcile_final`].
@@ -132,13 +134,25 @@ impl Effect {
         }
         let value = |name: &str| given.get(name).map(String::as_str);
         let bad = |why| BadParameters::Value { effect: effect(), why };
-        let probe = self.reconcile.as_ref().map(|probe| probe.fill(value)).transpose();
-        let is_final = self.reconcile_final;
         Ok(Filled {
             key: self.key.key(value).map_err(bad)?,
             command: self.command.fill(value).map_err(bad)?,
-            probe: probe.map_err(bad)?.map(|command| Probe { command, is_final }),
+            probe: self.probe(given)?,
         })
+    }
+
+    /// The probe with these parameters, if there is one; its own are parameters of the key.
+    ///
+    /// # Errors
+    /// [`BadParameters`].
+    pub fn probe(&self, given: &BTreeMap<String, String>) -> Result<Option<Probe>, BadParameters> {
+        let Some(probe) = &self.reconcile else {
+            return Ok(None);
+        };
+        let value = |name: &str| given.get(name).map(String::as_str);
+        let bad = |why| BadParameters::Value { effect: self.name.clone(), why };
+        let command = probe.fill(value).map_err(bad)?;
+        Ok(Some(Probe { name: self.name.clone(), command, is_final: self.reconcile_final }))
     }
 }
 
@@ -156,6 +170,11 @@ impl Effects {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Effect> {
         self.0.get(name)
+    }
+
+    /// All, in the order of their names.
+    pub fn all(&self) -> impl Iterator<Item = &Effect> {
+        self.0.values()
     }
 
     /// All names, in order.

@@ -8,6 +8,7 @@
 //! | [`protocol`] | one conditional write: load, decide, append, settle |
 //! | [`attempt`] | one effect: reserve, begin, spawn, renew, settle |
 //! | [`verdict`] | what the end of a child proves |
+//! | [`probe`] | what a probe's end says |
 //! | [`proof`] | what is said of a command line whose exit codes are taken as proof |
 //! | [`retry`] | when to try again, and when to stop |
 //! | [`template`] | keys and commands with placeholders, filled from values |
@@ -19,6 +20,7 @@ mod bytes;
 pub mod effect;
 pub mod expect;
 pub mod key;
+pub mod probe;
 pub mod proof;
 pub mod protocol;
 pub mod retry;

@@ -6,7 +6,7 @@ use ctrlrun::plan::key::idempotency_key;
 use ctrlrun::plan::time::Timestamp;
 use ctrlrun::store::{Captured, Shown};
 
-use super::event::{began, late, late_word, program};
+use super::event::{began, how, late, late_word, program};
 use super::next;
 use super::shell::line;
 use super::state::{self, gloss, name_at, why};
@@ -72,6 +72,9 @@ impl Evidence<'_> {
             let said = format!("{}{contradicts}", late_word(late));
             self.field(&mut text, "late", &[said]);
         }
+        if let Some(probed) = self.probed() {
+            self.field(&mut text, "probe", &[probed]);
+        }
         self.stdout_size(&mut text);
         self.stderr_lines(&mut text);
         let remote = idempotency_key(&record.key, record.proven_failures);
@@ -133,6 +136,15 @@ impl Evidence<'_> {
 
     fn late_words(&self) -> impl Iterator<Item = &LateOutcome> {
         self.history.iter().filter_map(late)
+    }
+
+    /// What a probe said last of the current attempt (DEC-6).
+    fn probed(&self) -> Option<String> {
+        let attempt = self.shown.record.attempt;
+        let probed =
+            |row: &&HistoryRow| row.attempt == attempt && matches!(row.event, Event::Probed(_));
+        let row = self.history.iter().rev().find(probed)?;
+        Some(format!("{}, {} ago", how(&row.event), age(self.shown.now.since(row.recorded_at))))
     }
 
     fn stdout_size(&self, text: &mut String) {

@@ -3,6 +3,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use ctrlrun::plan::expect::StreamState;
 use ctrlrun::plan::verdict::NotExecuted;
@@ -84,6 +85,12 @@ pub struct RunArgs {
     /// Refuse more attempts than this
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "If it is there already")]
     pub max_attempts: Option<u64>,
+    /// If it is AMBIGUOUS: ask this (sh -c): exit 0 and a last line `committed` or `not-executed`
+    #[arg(long, value_name = "CMD", value_parser = NonEmptyStringValueParser::new(), help_heading = "If it is there already")]
+    pub reconcile: Option<String>,
+    /// How long that may take
+    #[arg(long, value_name = "DUR", default_value = "30s", value_parser = values::some_time, help_heading = "If it is there already")]
+    pub reconcile_timeout: Duration,
     /// Allow another command on a key that was resolved as not executed
     #[arg(long, help_heading = "If it is there already")]
     pub rebind: bool,

@@ -6,12 +6,15 @@
 //! | [`named`] | an effect by its name, and what the configuration says where no flag does |
 //! | [`request`] | the key, and what it is bound to |
 //! | [`quick`] | the plain command lines, read without the parser |
+//! | [`asking`] | a probe, where it meets AMBIGUOUS |
+//! | [`trace`] | where it belongs, as its caller traces it |
 //! | [`dry`] | what would happen |
 //! | [`replay`] | a stored output, printed again |
 //! | [`status`] | the exit status of what came of it |
 //! | [`tell`] | what came of it, in words |
 //! | [`report`] | the JSON report |
 mod args;
+mod asking;
 mod dry;
 mod named;
 pub mod quick;
@@ -20,6 +23,7 @@ mod report;
 mod request;
 mod status;
 mod tell;
+mod trace;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -39,6 +43,7 @@ use uuid::Uuid;
 
 pub use args::RunArgs;
 use args::{OnCommitted, OnRunning};
+use asking::{Inquiry, Then};
 use report::Report;
 use request::Asked;
 use status::Status;
@@ -154,26 +159,39 @@ fn try_go(args: &mut RunArgs, global: &Global, report: &mut Report) -> Result<En
     let command = command(args);
     // Of the first attempt only: a later one knows better.
     let mut guess = opened.guess.clone();
-    let persisted = persist(
-        args.expect,
-        &mut |expect| Order { guess: guess.take(), ..order(args, &asked, global, expect) },
-        &command,
-        tools,
-        Again::new(
-            host::now().plus(args.wait.unwrap_or(Duration::ZERO)),
-            args.retries.unwrap_or(0),
-            args.backoff(),
-        ),
-        &mut |between| tell_between(&between, &asked, &opened, global),
+    let mut again = Again::new(
+        host::now().plus(args.wait.unwrap_or(Duration::ZERO)),
+        args.retries.unwrap_or(0),
+        args.backoff(),
     );
-    let (ran, interrupted) = match persisted {
-        Persisted::Ended(ran) => (ran, None),
-        Persisted::Interrupted(ran, signal) => (ran, Some(signal)),
+    let mut inquiry = Inquiry::new(asking::probe(args), args.expect);
+    let (ran, interrupted) = loop {
+        let persisted = persist(
+            inquiry.expect(),
+            &mut |expect| Order { guess: guess.take(), ..order(args, &asked, global, expect) },
+            &command,
+            tools,
+            &mut again,
+            &mut |between| tell_between(&between, &asked, &opened, global),
+        );
+        let (mut ran, interrupted) = match persisted {
+            Persisted::Ended(ran) => (ran, None),
+            Persisted::Interrupted(ran, signal) => (ran, Some(signal)),
+        };
+        for problem in &ran.problems {
+            global.note(&clean(problem));
+        }
+        if interrupted.is_some() {
+            break (ran, interrupted);
+        }
+        match inquiry.ask(&mut ran, &opened, &signals, global) {
+            Then::DecideAnew => {}
+            Then::End => break (ran, None),
+            Then::Interrupted(signal) => break (ran, Some(signal)),
+        }
     };
-    for problem in &ran.problems {
-        global.note(&clean(problem));
-    }
-    Ok(finish(args, &asked, &opened, spool.as_ref(), global, &ran, interrupted, report))
+    let end = finish(args, &asked, &opened, spool.as_ref(), global, &ran, interrupted, report);
+    Ok(inquiry.told_with(end, &opened))
 }
 
 #[expect(clippy::too_many_arguments, reason = "the end of a run looks at all of it once")]
@@ -225,7 +243,7 @@ fn order(args: &RunArgs, asked: &Asked, global: &Global, expect: StreamState) ->
         rebind: args.rebind,
         lease: args.lease(),
         ran_on: asked.ran_on.clone(),
-        labels: args.label.iter().cloned().collect(),
+        labels: trace::labels(args),
         not_executed: args.not_executed.clone().unwrap_or_default(),
         store_timeout: global.store_timeout,
         outcome_id: host::outcome_id(),

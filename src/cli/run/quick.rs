@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use ctrlrun::drive::reconcile::TIME_MAX;
 use ctrlrun::plan::expect::StreamState;
 
 use super::args::{ExitAs, OnCommitted, OnRunning, RunArgs};
@@ -117,6 +118,8 @@ fn defaults() -> RunArgs {
         wait: None,
         expect: StreamState::Any,
         max_attempts: None,
+        reconcile: None,
+        reconcile_timeout: TIME_MAX,
         rebind: false,
         retries: None,
         backoff: None,
@@ -197,6 +200,7 @@ mod tests {
             "ctrlrun run -k a --json=yes -- true",
             "ctrlrun run -k a --report r -- true",
             "ctrlrun run -k a --retries 2 -- true",
+            "ctrlrun run -k a --reconcile true -- true",
             "ctrlrun run -k a true",
             "ctrlrun run refund payment_id=a",
             "ctrlrun run refund -k a -- true",

@@ -8,9 +8,12 @@
 //! |---|---|
 //! | [`Template`] | one text with placeholders: a key, or one argument |
 //! | [`CommandTemplate`] | a command of such arguments |
+//! | [`Reading`] | what a key says of the values that it was made of |
 mod command;
+mod reading;
 
 pub use command::{BadCommand, CommandTemplate};
+pub use reading::Reading;
 
 /// A text with placeholders.
 #[derive(Debug, Clone, PartialEq, Eq)]
