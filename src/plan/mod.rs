@@ -9,6 +9,7 @@
 //! | [`attempt`] | one effect: reserve, begin, spawn, renew, settle |
 //! | [`verdict`] | what the end of a child proves |
 //! | [`proof`] | what is said of a command line whose exit codes are taken as proof |
+//! | [`retention`] | what may be forgotten, and when |
 //! | [`retry`] | when to try again, and when to stop |
 //! | [`key`] | what can name an effect, and what identifies a request |
 //! | [`time`] | the two clocks, which are never mixed |
@@ -20,6 +21,7 @@ pub mod expect;
 pub mod key;
 pub mod proof;
 pub mod protocol;
+pub mod retention;
 pub mod retry;
 pub mod time;
 pub mod verdict;
