@@ -24,6 +24,7 @@ mod init;
 mod outcome;
 mod output;
 mod parsing;
+mod prune;
 mod refusal;
 mod render;
 mod resolve;
@@ -141,6 +142,7 @@ enum Command {
     Init(init::InitArgs),
     Verify(verify::VerifyArgs),
     Doctor(doctor::DoctorArgs),
+    Prune(prune::PruneArgs),
     Help(help::HelpArgs),
     /// What verify's workers run
     #[command(name = "__execute", hide = true)]
@@ -238,6 +240,7 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::Init(args)) => init::init(&args, global),
         Some(Command::Verify(args)) => verify::verify(&args, global),
         Some(Command::Doctor(args)) => doctor::doctor(&args, global),
+        Some(Command::Prune(args)) => prune::prune(&args, global),
         Some(Command::Help(args)) => help::help(&args),
         Some(Command::Execute(args)) => crate::verify::execute::execute(&args)
             .map(Exit)

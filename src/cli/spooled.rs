@@ -1,4 +1,5 @@
 //! Where the spool is, and what is delivered from it before a command that writes (EXE-23, EXE-25).
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -57,30 +58,12 @@ pub fn deliver_first(
     let within = global.store_timeout;
     for delivery in deliver(opened.store.as_ref(), spool, within, within) {
         match delivery {
-            Delivery::Recorded(of) => {
-                global
-                    .note(&format!("{}: its spooled outcome is recorded now", clean(of.as_str())));
-            }
-            Delivery::Late(of) => global.note(&format!(
-                "{}: its spooled outcome came late, and is kept in its history",
-                clean(of.as_str())
-            )),
-            Delivery::Forgotten(of) => global.note(&format!(
-                "{}: its spooled outcome is of an effect that the store has forgotten; dropped",
-                clean(of.as_str())
-            )),
             Delivery::Failed(of, error) if of == *key => in_the_way = Some(error),
-            Delivery::Failed(of, error) => say(&format!(
-                "warning: {}: its spooled outcome cannot be delivered: {}",
-                clean(of.as_str()),
-                clean(&error.message)
-            )),
-            Delivery::Damaged { path, why } => say(&format!(
-                "warning: {}: this file of the spool is damaged ({}): nothing is guessed from it; \
-                 look at it, then at the effect that it is about",
-                clean(&path.to_string_lossy()),
-                clean(&why)
-            )),
+            Delivery::Recorded(_)
+            | Delivery::Late(_)
+            | Delivery::Forgotten(_)
+            | Delivery::Failed(..)
+            | Delivery::Damaged { .. } => tell(&delivery, global),
         }
     }
     match in_the_way {
@@ -97,6 +80,50 @@ pub fn deliver_first(
         )
         .fact(format!("spool: {}", clean(&spool.dir().to_string_lossy())))
         .fact(format!("store: {}", opened.place.named()))),
+    }
+}
+
+/// Delivers what is there before something is done to the whole store; the keys of what is left.
+#[must_use]
+pub fn deliver_all(opened: &Opened, global: &Global) -> BTreeSet<Key> {
+    let Some(spool) = Spool::find(&candidates(), opened.store.identity().store_id) else {
+        return BTreeSet::new();
+    };
+    let within = global.store_timeout;
+    let mut left = BTreeSet::new();
+    for delivery in deliver(opened.store.as_ref(), &spool, within, within) {
+        tell(&delivery, global);
+        if let Delivery::Failed(key, _) = delivery {
+            left.insert(key);
+        }
+    }
+    left
+}
+
+fn tell(delivery: &Delivery, global: &Global) {
+    match delivery {
+        Delivery::Recorded(of) => {
+            global.note(&format!("{}: its spooled outcome is recorded now", clean(of.as_str())));
+        }
+        Delivery::Late(of) => global.note(&format!(
+            "{}: its spooled outcome came late, and is kept in its history",
+            clean(of.as_str())
+        )),
+        Delivery::Forgotten(of) => global.note(&format!(
+            "{}: its spooled outcome is of an effect that the store has forgotten; dropped",
+            clean(of.as_str())
+        )),
+        Delivery::Failed(of, error) => say(&format!(
+            "warning: {}: its spooled outcome cannot be delivered: {}",
+            clean(of.as_str()),
+            clean(&error.message)
+        )),
+        Delivery::Damaged { path, why } => say(&format!(
+            "warning: {}: this file of the spool is damaged ({}): nothing is guessed from it; \
+             look at it, then at the effect that it is about",
+            clean(&path.to_string_lossy()),
+            clean(why)
+        )),
     }
 }
 

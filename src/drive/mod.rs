@@ -4,6 +4,7 @@ pub mod deliver;
 pub mod handle;
 pub mod host;
 pub mod persist;
+pub mod prune;
 pub mod run;
 pub mod spool;
 

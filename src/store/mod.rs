@@ -126,6 +126,13 @@ pub trait Store: Send + Sync {
     fn rest(&self) {}
 }
 
+/// What a stream looks like of which nothing is kept any more but its size (OPS-2). No capture leaves
+/// it so: one that keeps anything keeps the last byte, and `none` counts nothing.
+#[must_use]
+pub fn was_pruned(captured: &Captured) -> bool {
+    !captured.whole && captured.bytes > 0 && captured.head.is_empty() && captured.tail.is_empty()
+}
+
 /// Which store it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {

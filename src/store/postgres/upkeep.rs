@@ -160,7 +160,8 @@ fn whole(rows: &[Row]) -> Result<Whole, Malformed> {
 /// at the same time has decided before, and then it is not among them, or waits.
 const HELD: &str = "held AS MATERIALIZED (
     SELECT e.effect_key, e.record_version FROM :schema.effects e
-    JOIN pg_catalog.unnest($1::text[], $2::bigint[], $3::bytea[]) AS d(key, version, write)
+    JOIN ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::bigint[]),
+      pg_catalog.unnest($3::bytea[])) AS d(key, version, write)
       ON e.effect_key = d.key AND e.record_version = d.version AND e.write_id = d.write
     WHERE (SELECT fits FROM store)
     ORDER BY e.effect_key FOR UPDATE OF e)";
