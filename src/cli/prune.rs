@@ -197,7 +197,7 @@ fn text(args: &PruneArgs, tally: &Tally) -> String {
     }
     let old = span(args.older_than);
     let looked_at = count(tally.looked_at, "settled effect");
-    lines.push(("looked at", format!("{looked_at} that were there {old} ago")));
+    lines.push(("looked at", format!("{looked_at}, first reserved at least {old} ago")));
     let mut stay: Vec<(u64, &str)> =
         tally.stay.iter().map(|(stays, effects)| (*effects, why(*stays).1)).collect();
     stay.push((tally.moved, "changed meanwhile"));

@@ -183,6 +183,28 @@ impl Home {
         }
     }
 
+    /// Makes an effect older by `days`, as if all of its history had been recorded so long before.
+    pub fn age(&self, key: &str, days: i64) {
+        let micros = days * 86_400_000_000;
+        let update = |history: &str, effects: &str| {
+            format!(
+                "UPDATE {history} SET recorded_at=recorded_at-{micros} WHERE effect_key='{key}';
+                 UPDATE {effects} SET created_at=created_at-{micros}, updated_at=updated_at-{micros}
+                 WHERE effect_key='{key}'"
+            )
+        };
+        match self {
+            Self::File(path) => {
+                let store = rusqlite::Connection::open(path).unwrap();
+                store.execute_batch(&update("history", "effects")).unwrap();
+            }
+            Self::Shared(schema) | Self::Own(schema, _) => {
+                let table = |name: &str| format!("{schema}.{name}");
+                self.sql(&update(&table("history"), &table("effects")));
+            }
+        }
+    }
+
     /// Every row of every table.
     pub fn dump(&self) -> String {
         let mut dump = String::new();

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use ctrlrun::plan::effect::{Began, Event, HistoryRow, LateOutcome, State, Verdict};
 use ctrlrun::plan::key::idempotency_key;
 use ctrlrun::plan::time::Timestamp;
-use ctrlrun::store::{Captured, Shown};
+use ctrlrun::store::{Captured, Shown, was_pruned};
 
 use super::event::{began, late, late_word, program};
 use super::next;
@@ -27,6 +27,8 @@ pub struct Evidence<'a> {
     pub shown: &'a Shown,
     /// Its history.
     pub history: &'a [HistoryRow],
+    /// What is stored of the attempt's standard output.
+    pub stdout: Option<&'a Captured>,
     /// What is stored of the attempt's standard error.
     pub stderr: Option<&'a Captured>,
     /// Where it was read.
@@ -137,6 +139,10 @@ impl Evidence<'_> {
 
     fn stdout_size(&self, text: &mut String) {
         let sizes = self.shown.stdout;
+        if self.stdout.is_some_and(was_pruned) {
+            self.field(text, "stdout", &[format!("{}, pruned", count(sizes.bytes, "byte"))]);
+            return;
+        }
         if sizes.bytes > 0 {
             let key = self.shown.record.key.as_str();
             let cut = if sizes.truncated { ", not stored whole" } else { "" };
@@ -150,6 +156,10 @@ impl Evidence<'_> {
         let Some(kept) = self.stderr.filter(|kept| kept.bytes > 0) else {
             return;
         };
+        if was_pruned(kept) {
+            self.field(text, "stderr", &[format!("{}, pruned", count(kept.bytes, "byte"))]);
+            return;
+        }
         let mut bytes = kept.head.clone();
         bytes.extend_from_slice(&kept.tail);
         let all = String::from_utf8_lossy(&bytes);

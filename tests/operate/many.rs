@@ -1,0 +1,1 @@
+//! A store with many effects: nothing holds it for long, and no memory grows with it.
