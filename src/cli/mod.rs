@@ -12,6 +12,7 @@
 //! | [`render`] | records and histories, for people and for programs |
 //! | [`spooled`] | outcomes that are still to be delivered |
 //! | [`terminal`] | stdout and stderr |
+//! | [`prometheus`] | numbers for a collector |
 //! | [`parsing`] | what is told of a command line that cannot be meant |
 mod access;
 mod bare;
@@ -24,6 +25,7 @@ mod init;
 mod outcome;
 mod output;
 mod parsing;
+mod prometheus;
 mod prune;
 mod refusal;
 mod render;
@@ -31,6 +33,7 @@ mod resolve;
 mod run;
 mod show;
 mod spooled;
+mod stats;
 mod terminal;
 mod values;
 mod verify;
@@ -143,6 +146,7 @@ enum Command {
     Verify(verify::VerifyArgs),
     Doctor(doctor::DoctorArgs),
     Prune(prune::PruneArgs),
+    Stats(stats::StatsArgs),
     Help(help::HelpArgs),
     /// What verify's workers run
     #[command(name = "__execute", hide = true)]
@@ -241,6 +245,7 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::Verify(args)) => verify::verify(&args, global),
         Some(Command::Doctor(args)) => doctor::doctor(&args, global),
         Some(Command::Prune(args)) => prune::prune(&args, global),
+        Some(Command::Stats(args)) => stats::stats(&args, global),
         Some(Command::Help(args)) => help::help(&args),
         Some(Command::Execute(args)) => crate::verify::execute::execute(&args)
             .map(Exit)

@@ -105,6 +105,17 @@ pub fn count(of: u64, noun: &str) -> String {
     format!("{} {noun}{s}", number(of))
 }
 
+/// `512 bytes`, `64 KiB`, `12 MiB`: rounded down to a whole number of its unit.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_024 => count(bytes, "byte"),
+        1_024..1_048_576 => format!("{} KiB", bytes >> 10),
+        1_048_576..1_073_741_824 => format!("{} MiB", bytes >> 20),
+        _ => format!("{} GiB", number(bytes >> 30)),
+    }
+}
+
 /// `1,234,567`
 #[must_use]
 pub fn number(of: u64) -> String {
