@@ -3,6 +3,7 @@
 pub mod deliver;
 pub mod handle;
 pub mod host;
+pub mod integrity;
 pub mod persist;
 pub mod prune;
 pub mod run;

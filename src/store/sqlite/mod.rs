@@ -8,9 +8,11 @@
 //! | `write` | one conditional write |
 //! | `read`, `list` | what is read |
 //! | `upkeep` | walking over all of it, letting go of what is old |
+//! | `doctor` | what the file and its place are like |
 //! | `busy` | waiting for a lock |
 //! | `error` | what SQLite's errors mean |
 mod busy;
+pub(crate) mod doctor;
 mod error;
 mod list;
 mod open;
@@ -146,6 +148,14 @@ impl Sqlite {
                 End::Unknown(self.could_not(fault))
             }
         }
+    }
+
+    /// How it keeps its log, as it is set in the file.
+    fn journal_mode(&self, within: Duration) -> Result<String, CouldNot> {
+        let mut session = self.session(within);
+        self.read(&mut session, |connection| {
+            Ok(connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?)
+        })
     }
 
     fn could_not(&self, fault: Fault) -> CouldNot {
@@ -325,6 +335,12 @@ fn checkpoint(connection: &Connection) -> bool {
     let hindered =
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
     matches!(hindered, Ok(0))
+}
+
+/// The version of the SQLite that is built in.
+#[must_use]
+pub fn version() -> &'static str {
+    rusqlite::version()
 }
 
 /// The clock of a store on this host is this host's.
