@@ -15,7 +15,7 @@ use super::Global;
 use super::access::place;
 use super::error::{CliError, Exit};
 use super::render::shell::store_flag;
-use super::render::text::{age, clean, count, cut, number, width};
+use super::render::text::{age, clean, count, cut, number, safe_json, width};
 use super::spooled::candidates;
 use super::terminal::{Answer, answer};
 use super::which::Place;
@@ -68,7 +68,7 @@ pub fn doctor(args: &DoctorArgs, global: &Global) -> Result<Exit, CliError> {
             "checks": checks.iter().map(object).collect::<Vec<Value>>(),
         });
         let mut out = Answer::plain();
-        out.put(|out| writeln!(out, "{line}"))?;
+        out.put(|out| writeln!(out, "{}", safe_json(&line)))?;
         out.end()?;
     } else {
         let mut rows = vec![Check::fine("store", place.named())];

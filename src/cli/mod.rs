@@ -124,7 +124,8 @@ impl Global {
         if self.json {
             // One object a line, as the errors beside it.
             let mut err = anstream::stderr().lock();
-            let _ = writeln!(err, "{}", serde_json::json!({ "note": line.trim_start() }));
+            let note = serde_json::json!({ "note": line.trim_start() });
+            let _ = writeln!(err, "{}", render::text::safe_json(&note));
         } else {
             say(line);
         }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::Global;
 use super::access::{Opened, for_reading, for_writing};
 use super::error::{CliError, Deed, Exit, Kind};
-use super::render::text::{count, number, span};
+use super::render::text::{count, number, safe_json, span};
 use super::spooled::deliver_all;
 use super::terminal::{self, Answer, a_person_is_there, answer};
 use super::values;
@@ -81,7 +81,7 @@ pub fn prune(args: &PruneArgs, global: &Global) -> Result<Exit, CliError> {
     if global.json {
         let line = object(args, &opened, &tally);
         let mut out = Answer::plain();
-        out.put(|out| writeln!(out, "{line}"))?;
+        out.put(|out| writeln!(out, "{}", safe_json(&line)))?;
         out.end()?;
     } else {
         answer(&text(args, &tally))?;

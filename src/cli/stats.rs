@@ -14,7 +14,7 @@ use super::access::{Opened, for_reading, parts_of_store, place};
 use super::error::{CliError, Exit, Kind};
 use super::prometheus::Page;
 use super::render::shell::store_flag;
-use super::render::text::{age, clean, count, number, rfc3339, size};
+use super::render::text::{age, clean, count, number, rfc3339, safe_json, size};
 use super::spooled::candidates;
 use super::terminal::{Answer, answer};
 
@@ -63,7 +63,7 @@ pub fn stats(args: &StatsArgs, global: &Global) -> Result<Exit, CliError> {
     if global.json {
         let line = object(&opened, &numbers);
         let mut out = Answer::plain();
-        out.put(|out| writeln!(out, "{line}"))?;
+        out.put(|out| writeln!(out, "{}", safe_json(&line)))?;
         out.end()?;
     } else {
         answer(&text(&opened, &numbers))?;

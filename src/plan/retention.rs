@@ -86,11 +86,18 @@ fn settled_at(history: &[HistoryRow]) -> Option<Timestamp> {
     history.iter().rev().find(|row| settles(&row.event)).map(|row| row.recorded_at)
 }
 
-/// Whether the record is what its history says (HIS-2).
+/// Whether the record is what its history says, without gaps (HIS-1, HIS-2).
 #[must_use]
 pub fn is_fold(record: &Record, history: &[HistoryRow]) -> bool {
+    let Some(first) = history.first() else {
+        return false;
+    };
     let mut fold = None;
-    for row in history {
+    for (row, at) in history.iter().zip(first.revision..) {
+        if row.revision != at {
+            // One was taken out (HIS-1); the rest may fold to the same, and tells less.
+            return false;
+        }
         match evolve(&record.key, fold, row) {
             Ok(next) => fold = Some(next),
             Err(_) => return false,
@@ -354,6 +361,8 @@ mod tests {
         assert_eq!(output(&other, &history, now, old), Err(Stays::Damaged));
         assert_eq!(output(&record, &history[..2], now, old), Err(Stays::Damaged));
         assert_eq!(output(&record, &[], now, old), Err(Stays::Damaged));
+        let gap = [history[0].clone(), history[2].clone()];
+        assert_eq!(output(&record, &gap, now, old), Err(Stays::Damaged), "HIS-1");
     }
 
     #[test]

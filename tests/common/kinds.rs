@@ -188,8 +188,8 @@ impl Home {
         let micros = days * 86_400_000_000;
         let update = |history: &str, effects: &str| {
             format!(
-                "UPDATE {history} SET recorded_at=recorded_at-{micros} WHERE effect_key='{key}';
-                 UPDATE {effects} SET created_at=created_at-{micros}, updated_at=updated_at-{micros}
+                "UPDATE {history} SET recorded_at=recorded_at-({micros}) WHERE effect_key='{key}';
+                 UPDATE {effects} SET created_at=created_at-({micros}), updated_at=updated_at-({micros})
                  WHERE effect_key='{key}'"
             )
         };
@@ -201,6 +201,25 @@ impl Home {
             Self::Shared(schema) | Self::Own(schema, _) => {
                 let table = |name: &str| format!("{schema}.{name}");
                 self.sql(&update(&table("history"), &table("effects")));
+            }
+        }
+    }
+
+    /// Changes what is stored by a statement in which `:effects`, `:history`, `:output` and `:store`
+    /// are the tables.
+    pub fn tamper(&self, sql: &str) {
+        let filled = |before: &str| {
+            ["effects", "history", "output", "store"].iter().fold(sql.to_owned(), |sql, table| {
+                sql.replace(&format!(":{table}"), &format!("{before}{table}"))
+            })
+        };
+        match self {
+            Self::File(path) => {
+                let store = rusqlite::Connection::open(path).unwrap();
+                store.execute_batch(&filled("")).unwrap();
+            }
+            Self::Shared(schema) | Self::Own(schema, _) => {
+                self.sql(&filled(&format!("{schema}.")));
             }
         }
     }

@@ -53,8 +53,8 @@ fn numbers_of_an_earlier_life_never_come_round(kind: Kind) {
     assert_eq!(at.marked(), ["1", &(settled + 1).to_string()]);
     // Attempts are counted from the first one of this life.
     at.resolve("k", "--not-executed");
-    assert_eq!(run(&["--max-attempts", "1"], ""), Some(72));
-    assert_eq!(run(&["--max-attempts", "2"], ""), Some(0));
+    assert_eq!(run(&["--rebind", "--max-attempts", "1"], ""), Some(72));
+    assert_eq!(run(&["--rebind", "--max-attempts", "2"], ""), Some(0));
     // Another key, that never was: above the floor as well.
     assert_eq!(finish(&mut at.run("other", &[], MARK)).code, Some(0));
     assert_eq!(at.show("other")["attempt"], settled + 1);

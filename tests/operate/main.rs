@@ -5,6 +5,9 @@
 //! |---|---|
 //! | `prune` | letting go of what is old |
 //! | `again` | what a forgotten key may do, and what it may not |
+//! | `stats` | counting |
+//! | `doctor` | what must be mended |
+//! | `lists` | order, cuts, advice, and safe text |
 //! | `many` | a store with many effects |
 #![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails"))]
 #[expect(unused, reason = "some of its helpers are enough here")]
@@ -14,5 +17,8 @@ mod at;
 mod common;
 
 mod again;
+mod doctor;
+mod lists;
 mod many;
 mod prune;
+mod stats;

@@ -10,7 +10,7 @@ use super::event::{began, late, late_word, program};
 use super::next;
 use super::shell::line;
 use super::state::{self, gloss, name_at, why};
-use super::text::{age, clean, count, cut, second, second_beside, width};
+use super::text::{age, clean, count, cut, folded, second, second_beside, width};
 use crate::cli::which::Place;
 
 /// How many of the last lines of standard error are shown.
@@ -258,24 +258,6 @@ impl Evidence<'_> {
 fn push(text: &mut String, name: &str, value: &str) {
     let line = format!("  {name:<8} {value}");
     let _ = writeln!(text, "{}", line.trim_end());
-}
-
-/// `text` in lines of at most `most` columns, broken at spaces where there are any.
-fn folded(text: &str, most: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let last = lines.len() - 1;
-        let line = &mut lines[last];
-        if line.is_empty() {
-            line.push_str(word);
-        } else if width(line) + 1 + width(word) <= most {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
 }
 
 /// Whether a word that came late says otherwise than the record (CLI-16).

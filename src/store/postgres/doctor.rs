@@ -217,7 +217,7 @@ fn rights(link: &Link, names: &Names, deadline: Deadline) -> Result<Check, Fault
     };
     let floor = format!("{}.store", names.quoted()).replace('\'', "''");
     let sql = format!(
-        "SELECT current_user::text, {}, {}, \
+        "SELECT pg_catalog.quote_ident(current_user), {}, {}, \
          pg_catalog.has_column_privilege('{floor}', 'attempt_floor', 'UPDATE')",
         asks(&WRITER).join(", "),
         asks(&PRUNER).join(", ")
@@ -248,12 +248,14 @@ fn rights(link: &Link, names: &Names, deadline: Deadline) -> Result<Check, Fault
         (false, _) => {
             let grants: Vec<String> = lacking
                 .iter()
-                .map(|(table, right)| format!("GRANT {right} ON {}.{table}", names.quoted()))
+                .map(|(table, right)| {
+                    format!("GRANT {right} ON {}.{table} TO {role}", names.quoted())
+                })
                 .collect();
             return Ok(Check::wrong(
                 "rights",
                 format!("{role} lacks some that a run needs"),
-                format!("to run effects: {}, TO {role}", grants.join(", ")),
+                format!("to run effects: {}", grants.join("; ")),
             ));
         }
     };

@@ -35,7 +35,7 @@ pub fn check(at: &SqliteAt, within: Duration) -> Checked {
     }
     checked.checks.extend(room(&path));
     checked.checks.extend(log(&path));
-    checked.checks.push(rights(&path));
+    checked.checks.extend(rights(&path));
     checked
 }
 
@@ -87,16 +87,15 @@ fn log(path: &Path) -> Option<Check> {
     Some(when(log.size <= 2 * LOG_MAX, "log", format!("{} MiB", log.size >> 20), mend))
 }
 
-fn rights(path: &Path) -> Check {
-    let mode = place::mode(path);
-    let others = mode.is_some_and(|mode| mode & 0o002 != 0);
+fn rights(path: &Path) -> Option<Check> {
+    let others = place::mode(path)? & 0o002 != 0;
     let found = match place::writable(path) {
         true => "this user may run effects",
         false => "this user may only look",
     };
     let mend = "everybody on this host may change what is recorded: chmod o-w, the file and its \
                 directory";
-    when(!others, "rights", found.to_owned(), mend)
+    Some(when(!others, "rights", found.to_owned(), mend))
 }
 
 fn when(fine: bool, about: &'static str, found: String, finding: &str) -> Check {
