@@ -75,13 +75,18 @@ fn row(line: &str, columns: usize) -> Vec<String> {
     if width(line) <= columns || words.starts_with("ctrlrun ") || words.contains('"') {
         return vec![line.to_owned()];
     }
-    // Where the last column begins; if too little is left of it, a little to the right of the line.
+    // Where the last column begins; if too little is left of it, a little to the right of the line, and
+    // no further than where its longest word still fits.
     let column = line.rfind("  ").map_or(indent, |at| at + 2);
-    let hang = if column + 20 <= columns { column } else { indent + 2 };
-    let (head, rest) = line.split_at(column.max(indent));
-    let (head, rest) = if hang == column { (head, rest) } else { line.split_at(indent) };
-    let first = columns.saturating_sub(width(head));
-    let mut parts = folded(rest.trim_start(), columns.saturating_sub(hang).min(first)).into_iter();
+    let longest = |words: &str| words.split(' ').map(width).max().unwrap_or(0);
+    let (head, rest, hang) = if column + longest(&line[column..]).max(20) <= columns {
+        (line[..column].to_owned(), &line[column..], column)
+    } else {
+        let room = columns.saturating_sub(longest(words));
+        (" ".repeat(indent.min(room)), words, (indent + 2).min(room))
+    };
+    let most = columns.saturating_sub(hang.max(width(&head)));
+    let mut parts = folded(rest, most).into_iter();
     let mut lines = vec![format!("{head}{}", parts.next().unwrap_or_default())];
     lines.extend(parts.map(|part| format!("{}{part}", " ".repeat(hang))));
     lines
@@ -103,7 +108,9 @@ mod tests {
                 let narrow = wrapped(text, Some(columns));
                 assert_eq!(words(&narrow), words(text), "{name} at {columns}");
                 for line in narrow.lines() {
-                    let whole = line.trim_start().starts_with("ctrlrun ") || line.contains('"');
+                    let words = line.trim_start();
+                    let whole = words.starts_with("ctrlrun ") || words.contains('"');
+                    let whole = whole || !words.contains(' ');
                     assert!(whole || width(line) <= columns, "{name} at {columns}: {line}");
                 }
             }

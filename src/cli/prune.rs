@@ -19,7 +19,7 @@ use super::spooled::deliver_all;
 use super::terminal::{self, Answer, a_person_is_there, answer};
 use super::values;
 
-/// Let go of what was settled long ago: stored output, or with --forget-keys whole effects
+/// Drop the stored output of effects that were settled long ago, or forget them
 ///
 /// Only what is COMMITTED or FAILED goes, by the time when it was settled; what needs a decision, or is
 /// running, never does. Output is dropped first: the record stays, and a later run of the key still
