@@ -167,14 +167,10 @@ mod tests {
         let (mut record, mut history) = (None, Vec::new());
         let mut attempt = 0;
         for (at, event) in (1_u32..).zip(events) {
-            match event {
-                Event::Reserved(event) => attempt = event.attempt,
-                _ => {}
+            if let Event::Reserved(event) = event {
+                attempt = event.attempt;
             }
-            let about = match event {
-                Event::LateOutcome(late) => late.attempt,
-                _ => attempt,
-            };
+            let about = if let Event::LateOutcome(late) = event { late.attempt } else { attempt };
             let row = HistoryRow {
                 revision: at.into(),
                 write_id: write(at),
