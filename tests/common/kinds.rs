@@ -183,47 +183,6 @@ impl Home {
         }
     }
 
-    /// Makes an effect older by `days`, as if all of its history had been recorded so long before.
-    pub fn age(&self, key: &str, days: i64) {
-        let micros = days * 86_400_000_000;
-        let update = |history: &str, effects: &str| {
-            format!(
-                "UPDATE {history} SET recorded_at=recorded_at-({micros}) WHERE effect_key='{key}';
-                 UPDATE {effects} SET created_at=created_at-({micros}), updated_at=updated_at-({micros})
-                 WHERE effect_key='{key}'"
-            )
-        };
-        match self {
-            Self::File(path) => {
-                let store = rusqlite::Connection::open(path).unwrap();
-                store.execute_batch(&update("history", "effects")).unwrap();
-            }
-            Self::Shared(schema) | Self::Own(schema, _) => {
-                let table = |name: &str| format!("{schema}.{name}");
-                self.sql(&update(&table("history"), &table("effects")));
-            }
-        }
-    }
-
-    /// Changes what is stored by a statement in which `:effects`, `:history`, `:output` and `:store`
-    /// are the tables.
-    pub fn tamper(&self, sql: &str) {
-        let filled = |before: &str| {
-            ["effects", "history", "output", "store"].iter().fold(sql.to_owned(), |sql, table| {
-                sql.replace(&format!(":{table}"), &format!("{before}{table}"))
-            })
-        };
-        match self {
-            Self::File(path) => {
-                let store = rusqlite::Connection::open(path).unwrap();
-                store.execute_batch(&filled("")).unwrap();
-            }
-            Self::Shared(schema) | Self::Own(schema, _) => {
-                self.sql(&filled(&format!("{schema}.")));
-            }
-        }
-    }
-
     /// Every row of every table.
     pub fn dump(&self) -> String {
         let mut dump = String::new();
@@ -240,7 +199,8 @@ impl Home {
         dump
     }
 
-    fn sql(&self, sql: &str) -> Vec<Vec<Option<String>>> {
+    /// The rows of a statement on the server.
+    pub fn sql(&self, sql: &str) -> Vec<Vec<Option<String>>> {
         match self {
             Self::File(path) => panic!("{} is on no server", path.display()),
             Self::Shared(_) => shared().unwrap().sql(sql),

@@ -17,6 +17,7 @@ mod at;
 mod common;
 
 mod again;
+mod alter;
 mod doctor;
 mod lists;
 mod many;
