@@ -29,7 +29,7 @@ fn what_cannot_be_meant_is_64_with_a_hint() {
     exit 64
     --- stderr
     ctrlrun: unrecognized subcommand 'shwo'
-    ctrlrun:   tip: a similar subcommand exists: 'show'
+    ctrlrun:   did you mean: show?
     ctrlrun:   usage: ctrlrun run --key KEY -- CMD [ARG...]
     ctrlrun:   see: ctrlrun --help
     ");
@@ -57,7 +57,7 @@ fn what_cannot_be_meant_is_64_with_a_hint() {
     exit 64
     --- stderr
     ctrlrun: unexpected argument '--stuk' found
-    ctrlrun:   tip: a similar argument exists: '--stuck'
+    ctrlrun:   did you mean: --stuck?
     ctrlrun:   usage: ctrlrun effects --stuck
     ctrlrun:   see: ctrlrun effects --help
     ");
@@ -152,6 +152,8 @@ fn alone_it_prints_short_help_and_what_is_stuck() {
       init       Make a store; changes nothing where it is there already
       verify     Show that the guarantees hold on your own store's kind, place and version
       doctor     Look at the store and say what about it has to be mended
+      prune      Drop the stored output of effects that were settled long ago, or forget them
+      stats      Count effects by state, and what needs a decision
       help       Explain a topic, or a command
 
     More: ctrlrun --help, and ctrlrun help outcomes|exit-codes|keys|stores|config|json

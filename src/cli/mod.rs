@@ -15,6 +15,7 @@
 //! | [`terminal`] | stdout and stderr |
 //! | [`probes`] | probes: what is told of them, which one it is |
 //! | [`suggest`] | what was meant, most likely |
+//! | [`prometheus`] | numbers for a collector |
 //! | [`parsing`] | what is told of a command line that cannot be meant |
 mod access;
 mod bare;
@@ -29,6 +30,8 @@ mod outcome;
 mod output;
 mod parsing;
 mod probes;
+mod prometheus;
+mod prune;
 mod reconcile;
 mod refusal;
 pub mod render;
@@ -36,6 +39,7 @@ mod resolve;
 mod run;
 mod show;
 mod spooled;
+mod stats;
 pub mod suggest;
 pub mod terminal;
 pub mod values;
@@ -139,7 +143,8 @@ impl Global {
         if self.json {
             // One object a line, as the errors beside it.
             let mut err = anstream::stderr().lock();
-            let _ = writeln!(err, "{}", serde_json::json!({ "note": line.trim_start() }));
+            let note = serde_json::json!({ "note": line.trim_start() });
+            let _ = writeln!(err, "{}", render::text::safe_json(&note));
         } else {
             say(line);
         }
@@ -161,6 +166,8 @@ enum Command {
     Init(init::InitArgs),
     Verify(verify::VerifyArgs),
     Doctor(doctor::DoctorArgs),
+    Prune(prune::PruneArgs),
+    Stats(stats::StatsArgs),
     Help(help::HelpArgs),
     /// What verify's workers run
     #[command(name = "__execute", hide = true)]
@@ -200,6 +207,8 @@ fn configure(cli: &mut Cli) -> Result<(), CliError> {
             | Command::History(_)
             | Command::Output(_)
             | Command::Resolve(_)
+            | Command::Prune(_)
+            | Command::Stats(_)
             | Command::Verify(_),
         ) => false,
         Some(Command::Init(args)) if args.writes_config() => return Ok(()),
@@ -297,6 +306,8 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::Init(args)) => init::init(&args, global),
         Some(Command::Verify(args)) => verify::verify(&args, global),
         Some(Command::Doctor(args)) => doctor::doctor(&args, global),
+        Some(Command::Prune(args)) => prune::prune(&args, global),
+        Some(Command::Stats(args)) => stats::stats(&args, global),
         Some(Command::Help(args)) => help::help(&args),
         Some(Command::Execute(args)) => crate::verify::execute::execute(&args)
             .map(Exit)

@@ -1,5 +1,5 @@
 //! Where the spool is, and what is delivered from it before a command that writes (EXE-23, EXE-25).
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -136,6 +136,12 @@ fn deliver_and_tell(
         }
     }
     failed
+}
+
+/// Delivers what is there before something is done to the whole store; the keys of what is left.
+#[must_use]
+pub fn deliver_all(opened: &Opened, global: &Global) -> BTreeSet<Key> {
+    Delivered::all(opened, global).failed.into_keys().collect()
 }
 
 fn stands_in_the_way(

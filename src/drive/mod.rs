@@ -3,7 +3,9 @@
 pub mod deliver;
 pub mod handle;
 pub mod host;
+pub mod integrity;
 pub mod persist;
+pub mod prune;
 pub mod reconcile;
 pub mod run;
 pub mod spool;

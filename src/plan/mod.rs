@@ -10,6 +10,7 @@
 //! | [`verdict`] | what the end of a child proves |
 //! | [`probe`] | what a probe's end says |
 //! | [`proof`] | what is said of a command line whose exit codes are taken as proof |
+//! | [`retention`] | what may be forgotten, and when |
 //! | [`retry`] | when to try again, and when to stop |
 //! | [`template`] | keys and commands with placeholders, filled from values |
 //! | [`key`] | what can name an effect, and what identifies a request |
@@ -23,6 +24,7 @@ pub mod key;
 pub mod probe;
 pub mod proof;
 pub mod protocol;
+pub mod retention;
 pub mod retry;
 pub mod template;
 pub mod time;

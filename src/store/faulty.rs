@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{
-    Append, Ask, Captured, CouldNot, End, Filter, Flow, Found, Glimpse, Identity, Listed, Reason,
-    Store, Stream,
+    Append, Ask, Captured, CouldNot, Cut, End, Filter, Flow, Found, Glimpse, Identity, Listed,
+    Pruned, Reason, Stats, Store, Stream, Walked,
 };
 use crate::plan::effect::HistoryRow;
 use crate::plan::key::Key;
@@ -248,6 +248,23 @@ impl Store for Faulty {
 
     fn glimpse(&self) -> Option<Glimpse> {
         self.inner.glimpse()
+    }
+
+    fn walk(
+        &self,
+        filter: &Filter,
+        each: &mut dyn FnMut(Walked) -> Flow,
+        within: Duration,
+    ) -> Result<(), CouldNot> {
+        self.inner.walk(filter, each, within)
+    }
+
+    fn prune(&self, cut: &Cut, within: Duration) -> Pruned {
+        self.inner.prune(cut, within)
+    }
+
+    fn stats(&self, within: Duration) -> Result<Stats, CouldNot> {
+        self.inner.stats(within)
     }
 
     fn identity(&self) -> &Identity {

@@ -15,6 +15,7 @@
 //! | [`postgres`] | the store for many hosts; so far, connecting to it |
 //! | [`conformance`] | what every store must do |
 //! | [`faulty`] | a store that loses answers on purpose |
+//! | [`upkeep`] | what is asked of a store to keep it |
 //! | [`stop`] | named places where a process halts itself, for tests that kill it there |
 pub mod check;
 mod columns;
@@ -26,6 +27,7 @@ pub mod postgres;
 pub mod row;
 pub mod sqlite;
 pub mod stop;
+pub mod upkeep;
 
 use std::time::Duration;
 
@@ -35,6 +37,7 @@ use crate::plan::time::Timestamp;
 
 pub use self::location::Location;
 pub use self::open::{BeforeCommit, Mode, Opened, Options, open};
+pub use self::upkeep::{Cut, Pruned, Stats, Walked, Whole};
 pub use crate::plan::protocol::{Append, Ask, Captured, CouldNot, End, Found, Reason, Stream};
 
 /// A store of effects. One conformance suite holds for all (`conformance`).
@@ -90,6 +93,31 @@ pub trait Store: Send + Sync {
         within: Duration,
     ) -> Result<Option<Captured>, CouldNot>;
 
+    /// Hands every record that `filter` lets through to `each`, with its whole history of the same
+    /// moment, in the order of their keys, until `each` says to stop. Nothing is open or locked while
+    /// `each` looks, so it may write to this store. Of the filter `key`, `stuck` and `older_than` do
+    /// not count.
+    ///
+    /// # Errors
+    /// [`CouldNot`].
+    fn walk(
+        &self,
+        filter: &Filter,
+        each: &mut dyn FnMut(Walked) -> Flow,
+        within: Duration,
+    ) -> Result<(), CouldNot>;
+
+    /// Lets go of what `cut` names, in one transaction: each row on the condition that it is the one
+    /// that was read, an effect whole with its history and its output; and raises the attempt floor
+    /// to the largest number that goes (OPS-4, OPS-5).
+    fn prune(&self, cut: &Cut, within: Duration) -> Pruned;
+
+    /// The store in numbers.
+    ///
+    /// # Errors
+    /// [`CouldNot`].
+    fn stats(&self, within: Duration) -> Result<Stats, CouldNot>;
+
     /// Which store this is.
     fn identity(&self) -> &Identity;
 
@@ -111,6 +139,13 @@ pub struct Glimpse {
     pub attempt_floor: u64,
     /// The store's clock.
     pub now: Timestamp,
+}
+
+/// What a stream looks like of which nothing is kept any more but its size (OPS-2). No capture leaves
+/// it so: one that keeps anything keeps the last byte, and `none` counts nothing.
+#[must_use]
+pub fn was_pruned(captured: &Captured) -> bool {
+    !captured.whole && captured.bytes > 0 && captured.head.is_empty() && captured.tail.is_empty()
 }
 
 /// Which store it is.
@@ -139,6 +174,8 @@ pub struct Filter {
     pub stuck: bool,
     /// Only those whose newest event is at least this old, by the store's clock.
     pub older_than: Option<Duration>,
+    /// Only those whose first event is at least this old, by the store's clock. For [`Store::walk`].
+    pub there_for: Option<Duration>,
     /// Only keys after this one: where an earlier listing stopped.
     pub after: Option<Key>,
 }

@@ -10,6 +10,7 @@ use ctrlrun::store::Mode;
 use super::Global;
 use super::access::{open, place};
 use super::error::{CliError, Deed, Exit};
+use super::render::text::safe_json;
 use super::terminal::{Answer, say};
 
 /// Make a store; changes nothing where it is there already
@@ -89,7 +90,7 @@ pub fn init(args: &InitArgs, global: &Global) -> Result<Exit, CliError> {
             object["grants"] = grants.into();
         }
         let mut out = Answer::plain();
-        out.put(|out| writeln!(out, "{object}"))?;
+        out.put(|out| writeln!(out, "{}", safe_json(&object)))?;
         out.end()?;
     } else {
         let shown = opened.place.shown();

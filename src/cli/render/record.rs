@@ -4,13 +4,13 @@ use std::fmt::Write;
 use ctrlrun::plan::effect::{Began, Event, HistoryRow, LateOutcome, State, Verdict};
 use ctrlrun::plan::key::idempotency_key;
 use ctrlrun::plan::time::Timestamp;
-use ctrlrun::store::{Captured, Shown};
+use ctrlrun::store::{Captured, Shown, was_pruned};
 
 use super::event::{began, how, late, late_word, program};
 use super::next;
 use super::shell::line;
 use super::state::{self, gloss, name_at, why};
-use super::text::{age, clean, count, cut, second, second_beside, width};
+use super::text::{age, clean, count, cut, folded, second, second_beside, width};
 use crate::cli::which::Place;
 
 /// How many of the last lines of standard error are shown.
@@ -27,6 +27,8 @@ pub struct Evidence<'a> {
     pub shown: &'a Shown,
     /// Its history.
     pub history: &'a [HistoryRow],
+    /// What is stored of the attempt's standard output.
+    pub stdout: Option<&'a Captured>,
     /// What is stored of the attempt's standard error.
     pub stderr: Option<&'a Captured>,
     /// Where it was read.
@@ -149,6 +151,10 @@ impl Evidence<'_> {
 
     fn stdout_size(&self, text: &mut String) {
         let sizes = self.shown.stdout;
+        if self.stdout.is_some_and(was_pruned) {
+            self.field(text, "stdout", &[format!("{}, pruned", count(sizes.bytes, "byte"))]);
+            return;
+        }
         if sizes.bytes > 0 {
             let key = self.shown.record.key.as_str();
             let cut = if sizes.truncated { ", not stored whole" } else { "" };
@@ -162,6 +168,10 @@ impl Evidence<'_> {
         let Some(kept) = self.stderr.filter(|kept| kept.bytes > 0) else {
             return;
         };
+        if was_pruned(kept) {
+            self.field(text, "stderr", &[format!("{}, pruned", count(kept.bytes, "byte"))]);
+            return;
+        }
         let mut bytes = kept.head.clone();
         bytes.extend_from_slice(&kept.tail);
         let all = String::from_utf8_lossy(&bytes);
@@ -260,24 +270,6 @@ impl Evidence<'_> {
 fn push(text: &mut String, name: &str, value: &str) {
     let line = format!("  {name:<8} {value}");
     let _ = writeln!(text, "{}", line.trim_end());
-}
-
-/// `text` in lines of at most `most` columns, broken at spaces where there are any.
-fn folded(text: &str, most: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let last = lines.len() - 1;
-        let line = &mut lines[last];
-        if line.is_empty() {
-            line.push_str(word);
-        } else if width(line) + 1 + width(word) <= most {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
 }
 
 /// Whether a word that came late says otherwise than the record (CLI-16).

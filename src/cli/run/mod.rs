@@ -205,6 +205,9 @@ fn finish(
     interrupted: Option<i32>,
     report: &mut Report,
 ) -> End {
+    if let Some(note) = tell::rebound(asked, opened, ran) {
+        global.note(&note);
+    }
     let busy = matches!(ran.report.result, Outcome::Refused(Refusal::InProgress));
     let new = matches!(ran.report.result, Outcome::Settled { verdict: Verdict::Committed, .. });
     let committed = matches!(ran.report.result, Outcome::CommittedAlready);

@@ -20,7 +20,7 @@ use crate::cli::Global;
 use crate::cli::access::{self, Opened};
 use crate::cli::error::{CliError, Kind};
 use crate::cli::render::object::Object;
-use crate::cli::render::text::clean;
+use crate::cli::render::text::{clean, safe_json};
 use crate::cli::terminal::say;
 
 /// The report that is being made, if one was asked for.
@@ -127,7 +127,7 @@ impl Report {
             fields.insert("message".to_owned(), json!(told.message()));
             fields.entry("next").or_insert_with(|| json!(told.commands().collect::<Vec<_>>()));
         }
-        format!("{}\n", Value::Object(fields))
+        format!("{}\n", safe_json(&Value::Object(fields)))
     }
 }
 

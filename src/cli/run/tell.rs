@@ -5,7 +5,7 @@ use std::time::Duration;
 use ctrlrun::drive::run::Ran;
 use ctrlrun::drive::spool::Spool;
 use ctrlrun::plan::attempt::{NotRecorded, Outcome, Undelivered};
-use ctrlrun::plan::effect::{Cause, Ending, Record, Refusal, Verdict};
+use ctrlrun::plan::effect::{Cause, Ending, Event, Record, Refusal, Verdict};
 use ctrlrun::plan::time::Timestamp;
 use ctrlrun::store::Shown;
 
@@ -14,6 +14,7 @@ use super::request::Asked;
 use crate::cli::access::Opened;
 use crate::cli::error::{CliError, Deed, Kind};
 use crate::cli::refusal::{Refused, Started};
+use crate::cli::render::event::program;
 use crate::cli::render::next::{decide, look};
 use crate::cli::render::shell::line;
 use crate::cli::render::text::{age, clean};
@@ -74,6 +75,36 @@ pub fn live(asked: &Asked, opened: &Opened, ran: &Ran) -> String {
     let error = refused(asked, opened, ran, Refusal::InProgress);
     let told = error.message();
     told.rsplit_once("nothing was run: ").map_or(told, |(_, what)| what).to_owned()
+}
+
+/// Another command ran under the key than the one that had failed before, which is permitted after a
+/// FAILED that needed nobody's decision, and may still be a mistake in a script (OPS-13).
+#[must_use]
+pub fn rebound(asked: &Asked, opened: &Opened, ran: &Ran) -> Option<String> {
+    let record = ran.report.record.as_ref().filter(|_| ran.report.ran)?;
+    if record.attempt == record.first_attempt {
+        return None;
+    }
+    // What is told is not worth an error of its own.
+    let history = opened.history(&asked.key, 1).ok()?;
+    let mut before = None;
+    let mut request = None;
+    for row in &history {
+        if let Event::Reserved(event) = &row.event {
+            before = request.replace(&event.request);
+        } else if let Event::Resolved(_) = &row.event {
+            // A person decided, and then --rebind was asked for.
+            request = None;
+        }
+    }
+    let before = before.filter(|before| before.fingerprint != asked.request.fingerprint)?;
+    Some(format!(
+        "{}: attempt {} ran another command than the one before, which had failed: {}, before {}",
+        clean(asked.key.as_str()),
+        record.attempt,
+        program(&asked.request.program, asked.request.arguments),
+        program(&before.program, before.arguments)
+    ))
 }
 
 /// While the command runs: the record is no longer this attempt's own (EXE-9).

@@ -343,7 +343,9 @@ impl Handle {
         let outcome_id = settle.map(|settle| settle.outcome_id);
         let mut record = found.record.clone();
         let mut history = Vec::with_capacity(events.len());
-        let first = found.revision().unwrap_or(0).saturating_add(1);
+        // The revisions of a new life of a key lie above those of every earlier one, so that nothing
+        // that was looked at then can be taken for what stands now (OPS-5).
+        let first = found.revision().unwrap_or(found.attempt_floor).saturating_add(1);
         for (revision, event) in (first..).zip(events) {
             let mut row = HistoryRow {
                 revision,

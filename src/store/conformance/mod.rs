@@ -5,6 +5,7 @@
 mod lists;
 mod reads;
 mod rows;
+mod upkeep;
 mod writes;
 
 use std::time::Duration;
@@ -29,7 +30,7 @@ const WITHIN: Duration = Duration::from_secs(20);
 /// Every check, with its name, which is the fact that it checks.
 #[must_use]
 pub fn suite() -> Vec<(&'static str, Check)> {
-    [writes::CHECKS, rows::CHECKS, reads::CHECKS, lists::CHECKS].concat()
+    [writes::CHECKS, rows::CHECKS, reads::CHECKS, lists::CHECKS, upkeep::CHECKS].concat()
 }
 
 /// One check's corner of a store.

@@ -19,6 +19,7 @@
 //! | `transaction` | how a transaction of ours begins and ends |
 //! | `write` | one conditional write |
 //! | `read`, `list`, `cells` | what is read |
+//! | `upkeep` | walking over all of it, letting go of what is old |
 //! | `doctor`, `probe` | what the server is like, and what it does in an experiment |
 //! | `error` | what errors mean |
 //! | [`faultproxy`] | a proxy that cuts, stalls or rewrites at one message, on purpose |
@@ -46,6 +47,7 @@ pub mod service;
 mod store;
 pub mod tls;
 mod transaction;
+mod upkeep;
 pub mod url;
 mod write;
 

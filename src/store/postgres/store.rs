@@ -13,12 +13,14 @@ use super::list::Listing;
 use super::read::{self, Loading};
 use super::schema::Names;
 use super::transaction::Deadline;
+use super::upkeep;
 use super::write::{self, Try, Writing};
 use crate::plan::effect::{HistoryRow, WriteId};
 use crate::plan::key::Key;
+use crate::store::upkeep::{Gone, Step};
 use crate::store::{
-    Append, Ask, BeforeCommit, Captured, CouldNot, End, Filter, Flow, Found, Glimpse, Identity,
-    Listed, Reason, Store, Stream,
+    Append, Ask, BeforeCommit, Captured, CouldNot, Cut, End, Filter, Flow, Found, Glimpse,
+    Identity, Listed, Pruned, Reason, Stats, Store, Stream, Walked,
 };
 
 /// A connection that was unused for so long is opened anew: what lies between (a firewall, a pooler)
@@ -280,6 +282,60 @@ impl Store for Postgres {
         let deadline = Deadline::new(within);
         let which = (key, attempt, stream);
         self.read(deadline, |link| read::output(link, &self.site.names, which, deadline))
+    }
+
+    fn walk(
+        &self,
+        filter: &Filter,
+        each: &mut dyn FnMut(Walked) -> Flow,
+        within: Duration,
+    ) -> Result<(), CouldNot> {
+        let mut step = Step::new(filter);
+        loop {
+            // No lock of ours is held while the caller looks at a page.
+            let deadline = Deadline::new(within);
+            let names = &self.site.names;
+            let page =
+                self.read(deadline, |link| upkeep::walk(link, names, filter, &mut step, deadline))?;
+            if page.is_empty() {
+                return Ok(());
+            }
+            for walked in page {
+                match each(walked) {
+                    Flow::Continue => {}
+                    Flow::Stop => return Ok(()),
+                }
+            }
+        }
+    }
+
+    fn prune(&self, cut: &Cut, within: Duration) -> Pruned {
+        let deadline = Deadline::new(within);
+        let mut session = self.session();
+        let link = match session.kept().map_or_else(|| self.site.connect(deadline), Ok) {
+            Ok(link) => link,
+            Err(error) => return Pruned::NotCommitted(error),
+        };
+        let store = (self.identity.store_id, self.identity.scratch);
+        match upkeep::prune(&link, &self.site.names, store, cut, deadline) {
+            (Try::Landed, gone) => {
+                session.keep(link);
+                Pruned::Done(gone)
+            }
+            // No row is the condition of the whole.
+            (Try::Refused, _) => Pruned::Done(Gone::default()),
+            (Try::NotCommitted(fault), _) => {
+                session.keep(link);
+                Pruned::NotCommitted(self.could_not(fault))
+            }
+            (Try::Aborted(fault), _) => Pruned::NotCommitted(self.could_not(fault)),
+            (Try::Unknown(fault), _) => Pruned::Unknown(self.could_not(fault)),
+        }
+    }
+
+    fn stats(&self, within: Duration) -> Result<Stats, CouldNot> {
+        let deadline = Deadline::new(within);
+        self.read(deadline, |link| upkeep::stats(link, &self.site.names, deadline))
     }
 
     fn identity(&self) -> &Identity {

@@ -7,15 +7,19 @@
 //! | `schema` | the schema and its steps |
 //! | `write` | one conditional write |
 //! | `read`, `list` | what is read |
+//! | `upkeep` | walking over all of it, letting go of what is old |
+//! | `doctor` | what the file and its place are like |
 //! | `busy` | waiting for a lock |
 //! | `error` | what SQLite's errors mean |
 mod busy;
+pub(crate) mod doctor;
 mod error;
 mod list;
 mod open;
 mod place;
 mod read;
 mod schema;
+mod upkeep;
 mod write;
 
 use std::path::PathBuf;
@@ -30,12 +34,14 @@ use self::list::Listing;
 use self::open::{Frozen, Site};
 use self::write::Try;
 use super::{
-    Append, Ask, BeforeCommit, Captured, CouldNot, End, Filter, Flow, Found, Identity, Listed,
-    Reason, Store, Stream,
+    Append, Ask, BeforeCommit, Captured, CouldNot, Cut, End, Filter, Flow, Found, Identity, Listed,
+    Pruned, Reason, Stats, Store, Stream, Walked,
 };
 use crate::plan::effect::{HistoryRow, WriteId};
 use crate::plan::key::Key;
 use crate::plan::time::Timestamp;
+use crate::store::stop::{self, Point};
+use crate::store::upkeep::{Gone, Step};
 
 pub use self::open::open;
 
@@ -102,6 +108,56 @@ impl Sqlite {
         answer.map_err(|fault| self.could_not(fault))
     }
 
+    /// Writes once. `write_id` is that of the rows it leaves, where it leaves any.
+    fn write(
+        &self,
+        within: Duration,
+        write_id: Option<WriteId>,
+        what: impl FnOnce(&Opening, &Deadline) -> Try,
+    ) -> End {
+        if self.site.read_only {
+            return End::NotCommitted(self.site.for_reading());
+        }
+        let mut session = self.session(within);
+        // A write to a file that lost its place would be found by nobody (STO-9).
+        if let Err(error) = self.site.still() {
+            return End::NotCommitted(error);
+        }
+        let deadline = session.deadline.clone();
+        let opening = match session.connection.take() {
+            Some(opening) => opening,
+            None => match deadline.insist(|| self.site.connect(&deadline)) {
+                Ok(opening) => opening,
+                Err(fault) => return End::NotCommitted(self.could_not(fault)),
+            },
+        };
+        let tried = what(&opening, &deadline);
+        if opening.connection.is_autocommit() {
+            session.connection = Some(opening);
+        }
+        match tried {
+            Try::Landed => {
+                // Its frames were written anew, over those of the try that failed.
+                session.suspects.retain(|suspect| Some(*suspect) != write_id);
+                End::Landed
+            }
+            Try::Refused => End::Refused,
+            Try::NotCommitted(fault) => End::NotCommitted(self.could_not(fault)),
+            Try::Unknown(fault) => {
+                session.suspects.extend(write_id);
+                End::Unknown(self.could_not(fault))
+            }
+        }
+    }
+
+    /// How it keeps its log, as it is set in the file.
+    fn journal_mode(&self, within: Duration) -> Result<String, CouldNot> {
+        let mut session = self.session(within);
+        self.read(&mut session, |connection| {
+            Ok(connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?)
+        })
+    }
+
     fn could_not(&self, fault: Fault) -> CouldNot {
         could_not(fault, &self.identity.place, || place::barrier(&self.site.path))
     }
@@ -154,41 +210,10 @@ impl Store for Sqlite {
     }
 
     fn append(&self, append: &Append, within: Duration) -> End {
-        if self.site.read_only {
-            return End::NotCommitted(self.site.for_reading());
-        }
-        let mut session = self.session(within);
-        // A write to a file that lost its place would be found by nobody (STO-9).
-        if let Err(error) = self.site.still() {
-            return End::NotCommitted(error);
-        }
-        let deadline = session.deadline.clone();
-        let opening = match session.connection.take() {
-            Some(opening) => opening,
-            None => match deadline.insist(|| self.site.connect(&deadline)) {
-                Ok(opening) => opening,
-                Err(fault) => return End::NotCommitted(self.could_not(fault)),
-            },
-        };
         let stop = self.before_commit.as_ref();
-        let tried = write::append(&opening.connection, &deadline, append, stop);
-        if opening.connection.is_autocommit() {
-            session.connection = Some(opening);
-        }
-        let write_id = append.next.write_id;
-        match tried {
-            Try::Landed => {
-                // Its frames were written anew, over those of the try that failed.
-                session.suspects.retain(|suspect| *suspect != write_id);
-                End::Landed
-            }
-            Try::Refused => End::Refused,
-            Try::NotCommitted(fault) => End::NotCommitted(self.could_not(fault)),
-            Try::Unknown(fault) => {
-                session.suspects.push(write_id);
-                End::Unknown(self.could_not(fault))
-            }
-        }
+        self.write(within, Some(append.next.write_id), |opening, deadline| {
+            write::append(&opening.connection, deadline, append, stop)
+        })
     }
 
     fn reread(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
@@ -251,6 +276,55 @@ impl Store for Sqlite {
         self.read(&mut session, |connection| read::output(connection, key, attempt, stream))
     }
 
+    fn walk(
+        &self,
+        filter: &Filter,
+        each: &mut dyn FnMut(Walked) -> Flow,
+        within: Duration,
+    ) -> Result<(), CouldNot> {
+        let mut step = Step::new(filter);
+        loop {
+            // Nothing is locked or open while the caller looks at a page.
+            let page = {
+                let mut session = self.session(within);
+                self.read(&mut session, |connection| upkeep::walk(connection, filter, &mut step))?
+            };
+            if page.is_empty() {
+                return Ok(());
+            }
+            for walked in page {
+                match each(walked) {
+                    Flow::Continue => {}
+                    Flow::Stop => return Ok(()),
+                }
+            }
+        }
+    }
+
+    fn prune(&self, cut: &Cut, within: Duration) -> Pruned {
+        let mut gone = Gone::default();
+        let stop = || stop::here(Point::InPrune, self.identity.scratch);
+        let tried = self.write(within, None, |opening, deadline| {
+            let connection = &opening.connection;
+            match upkeep::bound_the_log(connection, &self.site.path, upkeep::LOG_MAX) {
+                Ok(()) => upkeep::prune(connection, deadline, cut, stop, &mut gone),
+                Err(fault) => Try::NotCommitted(fault),
+            }
+        });
+        match tried {
+            End::Landed => Pruned::Done(gone),
+            // No row is the condition of the whole.
+            End::Refused => Pruned::Done(Gone::default()),
+            End::NotCommitted(error) => Pruned::NotCommitted(error),
+            End::Unknown(error) => Pruned::Unknown(error),
+        }
+    }
+
+    fn stats(&self, within: Duration) -> Result<Stats, CouldNot> {
+        let mut session = self.session(within);
+        self.read(&mut session, |connection| upkeep::stats(connection, &self.site.path))
+    }
+
     fn identity(&self) -> &Identity {
         &self.identity
     }
@@ -261,6 +335,12 @@ fn checkpoint(connection: &Connection) -> bool {
     let hindered =
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
     matches!(hindered, Ok(0))
+}
+
+/// The version of the SQLite that is built in.
+#[must_use]
+pub fn version() -> &'static str {
+    rusqlite::version()
 }
 
 /// The clock of a store on this host is this host's.

@@ -93,6 +93,11 @@ pub fn append(
     if let Some(stop) = before_commit {
         stop(append);
     }
+    commit(connection, deadline)
+}
+
+/// Ends the transaction that is open by COMMIT, and says what is known of that.
+pub fn commit(connection: &Connection, deadline: &Deadline) -> Try {
     if deadline.passed() {
         roll_back(connection);
         return Try::NotCommitted(time_over().into());
@@ -233,13 +238,17 @@ fn write_row(connection: &Connection, append: &Append, row: &Row) -> Result<usiz
     })
 }
 
-fn execute(connection: &Connection, sql: &str) -> Result<(), Fault> {
+/// One statement without parameters.
+///
+/// # Errors
+/// SQLite's.
+pub fn execute(connection: &Connection, sql: &str) -> Result<(), Fault> {
     connection.prepare_cached(sql)?.execute([])?;
     Ok(())
 }
 
-/// Some errors have rolled back already. Should it fail, the caller closes the connection.
-fn roll_back(connection: &Connection) {
+/// Gives the transaction up. Some errors have rolled back already. Should it fail, the caller closes the connection.
+pub fn roll_back(connection: &Connection) {
     if !connection.is_autocommit() {
         execute(connection, "ROLLBACK").ok();
     }
