@@ -1,7 +1,7 @@
 //! Picking from a list on a real terminal.
 use std::process::{Command, Stdio};
 
-use crate::at::{Kind, MARK, Place, on_every_store};
+use crate::at::{Kind, MARK, Place, on_every_store, process_state};
 use crate::common::{fill::Fill, finish};
 use crate::doubt;
 use crate::pty::Session;
@@ -80,6 +80,8 @@ fn a_person_picks_looks_decides_and_confirms(kind: Kind) {
     session.shows("2 effects need a decision");
     session.shows("> c");
     session.types(ESCAPE);
+    let pid = session.pid();
+    session.sees("it has ended", || process_state(pid) == Some('Z'));
     let modes = session.modes();
     let ended = session.end();
     assert_eq!((ended.code, ended.signal), (Some(0), None), "{ended:?}");

@@ -87,9 +87,8 @@ fn end_by(number: i32, before: Option<&Termios>) -> ! {
         // The other thread is at it already: what is told is told once.
         thread::park();
     }
-    if let Some(before) = before {
-        let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, before);
-    }
+    let give_back = || before.map(|before| tcsetattr(io::stdin(), SetArg::TCSANOW, before));
+    give_back();
     prompt("\x1b[?25h\n");
     say(match STAGE.load(Ordering::Relaxed) {
         NOTHING => "ended: nothing was changed",
@@ -98,5 +97,7 @@ fn end_by(number: i32, before: Option<&Termios>) -> ! {
         }
         _ => "ended: nothing was changed but what was told above",
     });
+    // Once more: the dialogue may have begun to read another key meanwhile.
+    give_back();
     die_of_signal(number)
 }
