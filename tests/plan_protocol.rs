@@ -50,7 +50,7 @@ fn a_command_loads_decides_appends_and_is_answered_once_that_landed() {
     let written = append(machine.loaded(new));
     assert_eq!((written.found.as_ref(), written.attempt_floor), (None, 41));
     assert_eq!(written.next.write_id, write_id(0x1001));
-    assert_eq!((written.next.attempt, written.next.revision), (42, 1));
+    assert_eq!((written.next.attempt, written.next.revision), (42, 42));
     assert_eq!(written.history.len(), 1);
     let done = answered(machine.landed());
     assert_eq!(done.answer, Answer::Granted);

@@ -21,7 +21,7 @@ use crate::exec::{
 use crate::plan::attempt::{Attempt, Came, Do, Order, Report, Undelivered};
 use crate::plan::effect::{Answer, Event, Holder, Record};
 use crate::plan::key::idempotency_key;
-use crate::plan::protocol::{Captured, Done, Handle, Step};
+use crate::plan::protocol::{Captured, Done, End, Handle, Input, Step};
 use crate::plan::time::Moment;
 use crate::plan::verdict::{self, Left, Said};
 use crate::store::Store;
@@ -198,9 +198,10 @@ impl Performer<'_, '_> {
         let answer = match perform(self.tools.store, key, step) {
             Performed::Answer(answer) => answer,
             // The attempt never hands out the last step of a write.
-            Performed::Over(_) => Box::new(crate::plan::protocol::Input::Paused),
+            Performed::Over(_) => Box::new(Input::Paused),
         };
-        if let Some((_, Some(after))) = point {
+        // A guess that the key was new, and was not, is no reserve (CMT-18).
+        if let (Some((_, Some(after))), Input::Ended(End::Landed)) = (point, answer.as_ref()) {
             stop::here(after, scratch);
         }
         Came::Store(answer)
