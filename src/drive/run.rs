@@ -140,6 +140,8 @@ impl Performer<'_, '_> {
                 // With the outcome in the spool nobody has to wait for the store any longer than
                 // they want to.
                 Do::Store(_) => Came::GiveUp,
+                // There is always a place for the one child of this process.
+                Do::Granted => Came::Begin,
                 Do::Start { holder, proven_failures, not_after } => {
                     self.start(holder, proven_failures, not_after)
                 }
