@@ -290,7 +290,9 @@ fn unnest(before: usize, of: &[(&str, &str)], name: &str) -> String {
     let arrays: Vec<String> = of
         .iter()
         .zip(before + 1..)
-        .map(|((_, kind), at)| format!("pg_catalog.unnest(${at}::pg_catalog.{}[])", catalogued(kind)))
+        .map(|((_, kind), at)| {
+            format!("pg_catalog.unnest(${at}::pg_catalog.{}[])", catalogued(kind))
+        })
         .collect();
     let names: Vec<&str> = of.iter().map(|(name, _)| *name).collect();
     format!("ROWS FROM ({}) AS {name}({})", arrays.join(", "), names.join(", "))
