@@ -11,6 +11,7 @@
 //! | [`proof`] | what is said of a command line whose exit codes are taken as proof |
 //! | [`pace`] | how many effects of a batch are reserved before there is a place for their child |
 //! | [`retry`] | when to try again, and when to stop |
+//! | [`template`] | keys and commands with placeholders, filled from values |
 //! | [`key`] | what can name an effect, and what identifies a request |
 //! | [`time`] | the two clocks, which are never mixed |
 pub mod again;
@@ -23,5 +24,6 @@ pub mod pace;
 pub mod proof;
 pub mod protocol;
 pub mod retry;
+pub mod template;
 pub mod time;
 pub mod verdict;
