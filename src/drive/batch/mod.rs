@@ -66,6 +66,10 @@ pub struct Item {
     pub not_executed: NotExecuted,
     /// How long it may run.
     pub timeout: Option<Duration>,
+    /// The full lease.
+    pub lease: Duration,
+    /// The most attempts since the key was last forgotten.
+    pub max_attempts: Option<u64>,
 }
 
 /// How effects are run.
@@ -75,8 +79,6 @@ pub struct Settings {
     pub places: usize,
     /// How many threads step effects.
     pub shards: usize,
-    /// The full lease.
-    pub lease: Duration,
     /// How long one store command may take.
     pub store_timeout: Duration,
     /// From TERM to KILL.

@@ -290,7 +290,7 @@ impl Shard<'_> {
             return Some(Came::Begin);
         }
         lane.place = Place::Waits;
-        let until = now.plus(PATIENCE.min(self.settings.lease / 3));
+        let until = now.plus(PATIENCE.min(lane.item.lease / 3));
         lane.gives_back = Some(until);
         self.alarms.push(Reverse((until, number)));
         None
