@@ -184,8 +184,9 @@ fn settings(args: &BatchArgs, global: &Global, show: Show) -> Settings {
     let capture = args.capture.or(global.settings.defaults.capture);
     Settings {
         places: args.jobs.map_or(processors, usize::from),
-        // One keeps more than a store's thread busy; more than a few only wait for it.
-        shards: (processors / 2).clamp(1, 4),
+        // Starting a child holds its thread up, so two make the most of two processors; more than a few
+        // only wait for the store.
+        shards: processors.clamp(1, 4),
         store_timeout: global.store_timeout,
         kill_after: args.kill_after,
         capture: capture.map_or(Some(64 * 1024), super::values::Capture::bytes),

@@ -83,8 +83,6 @@ pub struct Lane {
     pub is_kept: bool,
     /// Why its reservation was given back.
     pub given_back: Option<GivenBack>,
-    /// The shard's clock when the child was started.
-    pub since: Moment,
 }
 
 /// Why a reservation was given back.
@@ -122,7 +120,6 @@ impl Lane {
             problems: Vec::new(),
             is_kept: false,
             given_back: None,
-            since: Moment(0),
         }
     }
 

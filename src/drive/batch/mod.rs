@@ -2,9 +2,8 @@
 //!
 //! ```text
 //! lines -> feeder -> gate -> shard (by key) -> bus -> store
-//!                             |    ^
-//!                             v    |
-//!                            nursery (children)       results -> the caller's thread
+//!                             |
+//!                             +-> its children         results -> the caller's thread
 //! ```
 //!
 //! | file | about |
@@ -12,7 +11,7 @@
 //! | [`gate`] | who may go on: places for children, lines let in, stopping |
 //! | `lane` | one effect at work |
 //! | [`shard`] | the thread that steps the effects of its keys |
-//! | [`nursery`] | the thread that starts children and waits for them |
+//! | [`nursery`] | the children of a shard |
 pub mod gate;
 mod lane;
 pub mod nursery;
@@ -148,8 +147,8 @@ pub struct Tools<'a> {
     pub nursery: Option<MakeNursery<'a>>,
 }
 
-/// Makes a nursery that tells these mailboxes.
-pub type MakeNursery<'a> = &'a dyn Fn(Arc<[Arc<Mailbox<Message>>]>) -> Box<dyn Nursery>;
+/// Makes a nursery for a shard.
+pub type MakeNursery<'a> = &'a dyn Fn() -> Box<dyn Nursery>;
 
 /// An effect that has ended.
 #[derive(Debug)]
@@ -234,12 +233,8 @@ pub fn run<E: Send + 'static>(
 ) -> std::io::Result<Totals> {
     let shards = settings.shards.max(1);
     let post: Arc<[Arc<Mailbox<Message>>]> =
-        (0..shards).map(|_| Arc::new(Mailbox::new())).collect();
+        (0..shards).map(|_| Mailbox::with_wake().map(Arc::new)).collect::<Result<_, _>>()?;
     let bus = Bus::start(Arc::clone(&tools.store))?;
-    let nursery: Box<dyn Nursery> = match tools.nursery {
-        Some(make) => make(Arc::clone(&post)),
-        None => Box::new(Real::start(Arc::clone(&post))?),
-    };
     let gate = Arc::new(Gate::new(settings.places));
     let (events, happens) = channel();
     let (wrongs, wrong) = channel();
@@ -254,7 +249,10 @@ pub fn run<E: Send + 'static>(
                 scratch,
                 spool: tools.spool,
                 gate: &gate,
-                nursery: &*nursery,
+                nursery: match tools.nursery {
+                    Some(make) => make(),
+                    None => Box::new(Real::default()),
+                },
                 settings,
                 tell: events.clone(),
                 lanes: HashMap::new(),
@@ -282,7 +280,7 @@ pub fn run<E: Send + 'static>(
             scope.spawn(move || watch(signals, &events, &over));
         }
         drop(events);
-        let totals = look_after(&happens, &wrong, &gate, &*nursery, &post, tell);
+        let totals = look_after(&happens, &wrong, &gate, &post, tell);
         over.close();
         post.iter().for_each(|mailbox| mailbox.close());
         Ok(totals)
@@ -351,7 +349,6 @@ fn look_after<E>(
     happens: &std::sync::mpsc::Receiver<Event>,
     wrong: &std::sync::mpsc::Receiver<E>,
     gate: &Gate,
-    nursery: &dyn Nursery,
     post: &[Arc<Mailbox<Message>>],
     tell: &mut dyn FnMut(Tell<'_, E>),
 ) -> Totals {
@@ -360,10 +357,7 @@ fn look_after<E>(
     let mut hopeless = 0;
     let stops = |why: Why, stop: Stop, tell: &mut dyn FnMut(Tell<'_, E>)| {
         gate.stop(stop);
-        if stop == Stop::End {
-            nursery.end_all();
-        }
-        post.iter().for_each(|mailbox| drop(mailbox.push(Message::Stop)));
+        post.iter().for_each(|mailbox| drop(mailbox.push(Message::Stop(stop))));
         tell(Tell::Stops(why, stop));
     };
     loop {

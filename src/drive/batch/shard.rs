@@ -15,7 +15,7 @@ use crate::drive::bus::{Ask, Sender};
 use crate::drive::host;
 use crate::drive::run::{self, Ran};
 use crate::drive::spool::Spool;
-use crate::exec::{ChildEnd, Exit, NotStarted, OutcomeFile};
+use crate::exec::{ChildEnd, NotStarted, OutcomeFile};
 use crate::plan::attempt::{Attempt, Came, Do, Outcome, Report};
 use crate::plan::effect::{Holder, State};
 use crate::plan::key::Key;
@@ -44,10 +44,8 @@ pub enum Message {
     },
     /// A place for a lane's child.
     Place(u64),
-    /// Something about a lane's child.
-    Child(u64, OfChild),
-    /// The batch stops.
-    Stop,
+    /// The batch stops, so far.
+    Stop(Stop),
 }
 
 /// What becomes of a child.
@@ -65,8 +63,6 @@ pub enum OfChild {
     },
     /// It has ended.
     Ended(Box<ChildEnd>),
-    /// Nobody will see how it ends.
-    Unseen,
 }
 
 /// What a shard works with.
@@ -86,7 +82,7 @@ pub struct Shard<'a> {
     /// Who may go on.
     pub gate: &'a Gate,
     /// The children.
-    pub nursery: &'a dyn Nursery,
+    pub nursery: Box<dyn Nursery>,
     /// How effects are run.
     pub settings: &'a Settings,
     /// Who is told what came of them.
@@ -104,10 +100,17 @@ pub struct Shard<'a> {
 impl Shard<'_> {
     /// Works until the mailbox is closed.
     pub fn run(mut self) {
+        let mailbox = Arc::clone(&self.mailbox);
         loop {
             let now = host::now();
             let wait = self.alarms.peek().map(|Reverse((at, _))| at.from_now(now));
-            match self.mailbox.take(usize::MAX, wait) {
+            if let Some(wake) = mailbox.wake() {
+                for (lane, end) in self.nursery.wait(wait, wake) {
+                    self.child(lane, OfChild::Ended(end));
+                }
+            }
+            mailbox.calm();
+            match mailbox.take(usize::MAX, Some(Duration::ZERO)) {
                 Taken::Some(messages) => messages.into_iter().for_each(|what| self.take(what)),
                 Taken::Nothing => {}
                 Taken::Closed => return,
@@ -122,8 +125,12 @@ impl Shard<'_> {
             Message::Answer { lane, renewal: false, input } => self.answered(lane, *input),
             Message::Answer { lane, renewal: true, input } => self.renew(lane, *input),
             Message::Place(lane) => self.placed(lane),
-            Message::Child(lane, what) => self.child(lane, what),
-            Message::Stop => self.stop(),
+            Message::Stop(stop) => {
+                if stop == Stop::End {
+                    self.nursery.end_all();
+                }
+                self.stop();
+            }
         }
     }
 
@@ -344,15 +351,15 @@ impl Shard<'_> {
         };
         lane.said = Some(said);
         stop::here(Point::AfterBegin, self.scratch);
-        self.nursery.start(self.number, number, line);
-        None
+        let started = self.nursery.start(number, line);
+        self.child_came(number, started)
     }
 
-    fn child(&mut self, number: u64, what: OfChild) {
-        let Some(lane) = self.lanes.get_mut(&number) else { return };
-        let came = match what {
+    /// What the machine is told of its child.
+    fn child_came(&mut self, number: u64, what: OfChild) -> Option<Came> {
+        let lane = self.lanes.get_mut(&number)?;
+        Some(match what {
             OfChild::Started => {
-                lane.since = host::now();
                 stop::here(Point::Running, self.scratch);
                 Came::Started
             }
@@ -372,15 +379,12 @@ impl Shard<'_> {
                 self.frees_place(number, Some(ran));
                 came
             }
-            OfChild::Unseen => {
-                let ran = host::now().0.saturating_sub(lane.since.0);
-                let end = unseen(Duration::from_micros(ran));
-                let (came, end) = run::child_ended(end, None, false, ENDED);
-                lane.end = Some(end);
-                self.frees_place(number, None);
-                came
-            }
-        };
+        })
+    }
+
+    /// A child has ended.
+    fn child(&mut self, number: u64, what: OfChild) {
+        let Some(came) = self.child_came(number, what) else { return };
         let Some(lane) = self.lanes.get_mut(&number) else { return };
         if lane.end.is_some() {
             if lane.renewal.is_some() {
@@ -557,20 +561,4 @@ fn release(lane: &mut Lane, why: GivenBack) -> Came {
         GivenBack::Stopped => "not started: the batch was told to stop",
     };
     Came::Release { detail: detail.to_owned() }
-}
-
-/// Of a child that nobody watches any more nothing is known, least of all that it has ended.
-fn unseen(duration: Duration) -> ChildEnd {
-    ChildEnd {
-        exit: Exit::Lost,
-        timed_out: false,
-        ended_by_us: false,
-        descendants_left: Vec::new(),
-        descendants_unseen: true,
-        stdout: Default::default(),
-        stderr: Default::default(),
-        undelivered: 0,
-        problems: vec!["internal: the thread of the children has ended".to_owned()],
-        duration,
-    }
 }

@@ -1,12 +1,18 @@
 //! Where a thread's messages wait for it.
 use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
 
 /// A queue with a door: once it is closed nothing more comes in, and what is in it is still taken.
 pub struct Mailbox<T> {
     state: Mutex<State<T>>,
     filled: Condvar,
+    /// Readable when there is something to be taken, for a thread that waits for other things too.
+    wake: Option<OwnedFd>,
 }
 
 struct State<T> {
@@ -38,7 +44,37 @@ impl<T> Mailbox<T> {
     #[must_use]
     pub fn new() -> Self {
         let state = State { first: VecDeque::new(), others: VecDeque::new(), is_closed: false };
-        Self { state: Mutex::new(state), filled: Condvar::new() }
+        Self { state: Mutex::new(state), filled: Condvar::new(), wake: None }
+    }
+
+    /// The same, with a descriptor that is readable when something is in it: see [`Mailbox::calm`].
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn with_wake() -> io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { wake: Some(wake), ..Self::new() })
+    }
+
+    /// The descriptor of [`Mailbox::with_wake`].
+    #[must_use]
+    pub fn wake(&self) -> Option<BorrowedFd<'_>> {
+        self.wake.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Makes the descriptor wait for the next message; to be called before a look into the mailbox.
+    pub fn calm(&self) {
+        if let Some(wake) = &self.wake {
+            let _ = rustix::io::read(wake, &mut [0_u8; 8]);
+        }
+    }
+
+    fn stir(&self) {
+        match &self.wake {
+            // It fails only where the counter is full, and then it is readable.
+            Some(wake) => drop(rustix::io::write(wake, &1_u64.to_ne_bytes())),
+            None => self.filled.notify_all(),
+        }
     }
 
     /// Puts a message in; gives it back if the door is closed.
@@ -62,7 +98,7 @@ impl<T> Mailbox<T> {
         queue.push_back(message);
         drop(state);
         if was_empty {
-            self.filled.notify_one();
+            self.stir();
         }
         None
     }
@@ -70,7 +106,7 @@ impl<T> Mailbox<T> {
     /// Closes the door.
     pub fn close(&self) {
         self.state().is_closed = true;
-        self.filled.notify_all();
+        self.stir();
     }
 
     /// At most `most` messages, waited for until `wait` has passed; `None`: for as long as it takes.

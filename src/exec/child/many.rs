@@ -4,7 +4,7 @@ use std::{os::fd::BorrowedFd, time::Duration};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Child, ChildEnd, POLL_MAX, Places, input, push, revents};
+use super::{Child, ChildEnd, POLL_MAX, Places, boottime, input, push, revents};
 
 /// Children that one thread waits for together, each under a number of the caller's.
 ///
@@ -40,16 +40,17 @@ impl Children {
         self.0.is_empty()
     }
 
-    /// Waits until a child has ended or `wake` is readable, and tells the children that have ended;
-    /// meanwhile passes on their output and keeps their time-outs. Nothing is read from `wake`. With
-    /// `at_once` it does what there is to do and returns.
+    /// Waits until a child has ended, `wake` is readable or `until` has passed from now, and tells the
+    /// children that have ended; meanwhile passes on their output and keeps their time-outs. Nothing
+    /// is read from `wake`. With `until` of zero it does what there is to do and returns.
     pub fn wait(
         &mut self,
-        at_once: bool,
+        until: Option<Duration>,
         wake: BorrowedFd<'_>,
     ) -> Vec<(u64, Child, Box<ChildEnd>)> {
+        let until_at = until.map(|until| boottime().saturating_add(until));
         loop {
-            let (found, places, woken) = self.poll_once(at_once, wake);
+            let (found, places, woken) = self.poll_once(until_at, wake);
             let mut ended = Vec::new();
             for (at, places) in places.iter().enumerate() {
                 let (_, child) = &mut self.0[at];
@@ -67,7 +68,7 @@ impl Children {
                     (number, child, end)
                 })
                 .collect();
-            if woken || at_once || !told.is_empty() {
+            if woken || !told.is_empty() || until_at.is_some_and(|at| at <= boottime()) {
                 return told;
             }
         }
@@ -75,16 +76,14 @@ impl Children {
 
     fn poll_once(
         &self,
-        at_once: bool,
+        until_at: Option<Duration>,
         wake: BorrowedFd<'_>,
     ) -> (Vec<PollFlags>, Vec<Places>, bool) {
         let timeouts = self.0.iter().filter_map(|(_, child)| child.poll_timeout(None));
-        // Not for ever where there is a child: what its deadlines are may be told by its clock alone.
-        let most = (!self.0.is_empty()).then(|| Timespec::try_from(POLL_MAX).ok()).flatten();
-        let timeout = match at_once {
-            true => Timespec::try_from(Duration::ZERO).ok(),
-            false => timeouts.chain(most).min_by_key(|time| (time.tv_sec, time.tv_nsec)),
-        };
+        // poll(2) counts on a clock that stands still in suspend.
+        let until = until_at.map(|at| at.saturating_sub(boottime()).min(POLL_MAX));
+        let until = until.and_then(|until| Timespec::try_from(until).ok());
+        let timeout = timeouts.chain(until).min_by_key(|time| (time.tv_sec, time.tv_nsec));
         let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(1 + 6 * self.0.len());
         let wake = push(&mut fds, Some(input(wake)));
         let places = self.0.iter().map(|(_, child)| child.enter(&mut fds)).collect();
