@@ -168,7 +168,8 @@ fn reserve(key: &Key) -> Call {
 #[test]
 fn the_bus_conforms_as_the_store_behind_it_does() {
     // STO-1, BAT-5
-    let (_bus, client) = client(Home::new().store());
+    let home = Home::new();
+    let (_bus, client) = client(home.store());
     let wrong: Vec<String> = suite()
         .into_iter()
         .filter_map(|(name, check)| check(&client).err().map(|why| format!("{name}: {why}")))
@@ -188,7 +189,8 @@ fn asks(bus: &Bus, name: &str, within: Duration, first: bool) -> Receiver<(Strin
 #[test]
 fn what_is_asked_while_the_store_is_at_work_is_done_together_and_renewals_first() {
     // BAT-4, BAT-5
-    let gate = Gate::new(Home::new().store());
+    let home = Home::new();
+    let gate = Gate::new(home.store());
     let bus = Bus::start(Arc::clone(&gate) as Arc<dyn Store>).unwrap();
     let first = asks(&bus, "a", WITHIN, false);
     gate.wait_until_it_stands();
@@ -209,7 +211,8 @@ fn what_is_asked_while_the_store_is_at_work_is_done_together_and_renewals_first(
 #[test]
 fn a_store_that_dies_leaves_unknown_what_it_had_and_refuses_the_rest() {
     // BAT-6
-    let gate = Gate::new(Home::new().store());
+    let home = Home::new();
+    let gate = Gate::new(home.store());
     gate.let_go();
     let (_bus, client) = client(Arc::clone(&gate) as Arc<dyn Store>);
     let call = reserve(&key("k"));

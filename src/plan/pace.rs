@@ -4,6 +4,12 @@ use std::time::Duration;
 /// Children that take longer than this on average leave nobody waiting for a place.
 const QUICK: Duration = Duration::from_secs(1);
 
+/// Children that take no longer than this cost less than the commit before them.
+const VERY_QUICK: Duration = Duration::from_millis(20);
+
+/// How many begin ahead of very quick ones.
+const BEGUN_AHEAD: usize = 2;
+
 /// What is known of the children of late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
@@ -37,6 +43,18 @@ impl Pace {
     }
 }
 
+impl Pace {
+    /// How many of those may begin before there is a place: so that a place that falls free does not
+    /// stand empty for the length of a commit, which is as long as such a child.
+    #[must_use]
+    pub fn begun_ahead(&self) -> usize {
+        match self.mean {
+            Some(mean) if mean <= VERY_QUICK => self.places.min(BEGUN_AHEAD),
+            Some(_) | None => 0,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,5 +72,10 @@ mod tests {
             pace.ended(Duration::from_millis(3));
         }
         assert_eq!(pace.ahead(), 8, "what was long ago is forgotten");
+        assert_eq!(pace.begun_ahead(), 2);
+        for _ in 0..100 {
+            pace.ended(Duration::from_millis(50));
+        }
+        assert_eq!((pace.ahead(), pace.begun_ahead()), (8, 0), "a commit is nothing to those");
     }
 }

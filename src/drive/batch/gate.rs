@@ -40,11 +40,15 @@ pub struct Gate {
 
 struct State {
     places: usize,
-    /// Places that are taken.
+    /// Places that are taken: children that run, or are about to.
     taken: usize,
-    /// For a place; the first comes first.
+    /// Begun for a place that is to fall free; the first comes first.
+    begun: VecDeque<Waiter>,
+    /// Turns that are taken: effects that begin, have begun, or run.
+    turns: usize,
+    /// For a turn to begin; the first comes first.
     waiters: VecDeque<Waiter>,
-    /// Let in, and neither with a place nor ended nor waiting behind their key.
+    /// Let in, and neither with a turn nor ended nor waiting behind their key.
     on_the_way: usize,
     /// Behind a key that is at work.
     behind: usize,
@@ -55,6 +59,21 @@ struct State {
     stop: Stop,
 }
 
+impl State {
+    fn has_turn(&self) -> bool {
+        self.turns < self.places + self.pace.begun_ahead()
+    }
+}
+
+/// Who goes on, now that somebody is through.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// Has begun, and has a place now.
+    pub place: Option<Waiter>,
+    /// May begin.
+    pub turns: Vec<Waiter>,
+}
+
 impl Gate {
     /// With so many places.
     #[must_use]
@@ -63,6 +82,8 @@ impl Gate {
         let state = State {
             places,
             taken: 0,
+            begun: VecDeque::new(),
+            turns: 0,
             waiters: VecDeque::new(),
             on_the_way: 0,
             behind: 0,
@@ -86,7 +107,7 @@ impl Gate {
             if state.stop != Stop::No {
                 return false;
             }
-            let room = state.places.saturating_sub(state.taken) + state.pace.ahead();
+            let room = state.places.saturating_sub(state.turns) + state.pace.ahead();
             if state.on_the_way < room && state.behind < WAITING_MAX && state.told < TOLD_MAX {
                 state.on_the_way += 1;
                 state.let_in += 1;
@@ -122,12 +143,12 @@ impl Gate {
         self.moved.notify_all();
     }
 
-    /// A place for a child, or a place in the queue for one: then it is told later.
+    /// A turn to begin, or a place in the queue for one: then it is told later.
     #[must_use]
-    pub fn take_place(&self, waiter: Waiter) -> bool {
+    pub fn take_turn(&self, waiter: Waiter) -> bool {
         let mut state = self.state();
-        if state.taken < state.places && state.waiters.is_empty() {
-            state.taken += 1;
+        if state.has_turn() && state.waiters.is_empty() {
+            state.turns += 1;
             state.on_the_way = state.on_the_way.saturating_sub(1);
             return true;
         }
@@ -135,34 +156,64 @@ impl Gate {
         false
     }
 
-    /// Leaves the queue; false if its place was given to it meanwhile.
+    /// A place for the child of one that has begun, or a place in the queue for one.
+    #[must_use]
+    pub fn take_place(&self, waiter: Waiter) -> bool {
+        let mut state = self.state();
+        if state.taken < state.places && state.begun.is_empty() {
+            state.taken += 1;
+            return true;
+        }
+        state.begun.push_back(waiter);
+        false
+    }
+
+    /// Leaves the queues; false if what it waited for was given to it meanwhile.
     #[must_use]
     pub fn leave_queue(&self, waiter: Waiter) -> bool {
         let mut state = self.state();
-        let at = state.waiters.iter().position(|other| *other == waiter);
-        at.is_some_and(|at| state.waiters.remove(at).is_some())
+        let State { waiters, begun, .. } = &mut *state;
+        [waiters, begun].into_iter().any(|queue| {
+            let at = queue.iter().position(|other| *other == waiter);
+            at.is_some_and(|at| queue.remove(at).is_some())
+        })
     }
 
-    /// Gives a place back, after a child that ran so long, if there was one; whose it is now.
+    /// Gives a turn back, and the place if there was one, after a child that ran so long, if one did;
+    /// whose they are now.
     #[must_use]
-    pub fn give_place(&self, ran: Option<Duration>) -> Option<Waiter> {
+    pub fn give_back(&self, had_place: bool, ran: Option<Duration>) -> Given {
         let mut state = self.state();
         if let Some(ran) = ran {
             state.pace.ended(ran);
         }
-        let next = state.waiters.pop_front();
-        match next {
-            Some(_) => state.on_the_way = state.on_the_way.saturating_sub(1),
-            None => state.taken = state.taken.saturating_sub(1),
+        state.turns = state.turns.saturating_sub(1);
+        let mut given = Given::default();
+        if had_place {
+            given.place = state.begun.pop_front();
+            state.taken -= usize::from(given.place.is_none()).min(state.taken);
+        }
+        // More than one, where the children have become quicker.
+        while state.has_turn()
+            && let Some(waiter) = state.waiters.pop_front()
+        {
+            state.turns += 1;
+            state.on_the_way = state.on_the_way.saturating_sub(1);
+            given.turns.push(waiter);
         }
         self.moved.notify_all();
-        next
+        given
     }
 
-    /// One has ended, and will be looked at. `had_place`: it has had one, and gave it back.
-    pub fn ended(&self, had_place: bool) {
+    /// One that had a turn, and gave it back, is on its way again.
+    pub fn sets_out_again(&self) {
+        self.state().on_the_way += 1;
+    }
+
+    /// One has ended, and will be looked at. `had_turn`: it has had one, and gave it back.
+    pub fn ended(&self, had_turn: bool) {
         let mut state = self.state();
-        if !had_place {
+        if !had_turn {
             state.on_the_way = state.on_the_way.saturating_sub(1);
         }
         state.told += 1;
@@ -202,14 +253,38 @@ mod tests {
     fn no_more_children_than_places_and_the_first_who_waits_is_next() {
         // BAT-9
         let gate = Gate::new(2);
+        let slow = Some(Duration::from_secs(9));
+        assert!(gate.take_turn(waiter(1)) && gate.take_turn(waiter(2)));
         assert!(gate.take_place(waiter(1)) && gate.take_place(waiter(2)));
-        assert!(!gate.take_place(waiter(3)) && !gate.take_place(waiter(4)));
-        assert_eq!(gate.give_place(None), Some(waiter(3)));
-        assert!(!gate.leave_queue(waiter(3)), "it has a place");
+        assert!(!gate.take_turn(waiter(3)) && !gate.take_turn(waiter(4)));
+        let given = gate.give_back(true, slow);
+        assert_eq!((given.place, given.turns.as_slice()), (None, &[waiter(3)][..]));
+        assert!(!gate.leave_queue(waiter(3)), "it has a turn");
+        assert!(gate.take_place(waiter(3)));
         assert!(gate.leave_queue(waiter(4)));
-        assert_eq!(gate.give_place(None), None);
-        assert!(gate.take_place(waiter(5)));
-        assert!(!gate.take_place(waiter(6)));
+        assert_eq!(gate.give_back(true, slow), Given::default());
+        assert!(gate.take_turn(waiter(5)));
+        assert!(!gate.take_turn(waiter(6)));
+    }
+
+    #[test]
+    fn of_very_quick_children_two_begin_ahead_and_none_of_them_runs() {
+        // BAT-9, BAT-10
+        let gate = Gate::new(2);
+        let quick = Some(Duration::from_millis(1));
+        for lane in [1, 2] {
+            assert!(gate.take_turn(waiter(lane)) && gate.take_place(waiter(lane)));
+        }
+        assert!(
+            !gate.take_turn(waiter(3)) && !gate.take_turn(waiter(4)) && !gate.take_turn(waiter(5))
+        );
+        let given = gate.give_back(true, quick);
+        assert_eq!((given.place, given.turns.len()), (None, 3));
+        assert!(gate.take_place(waiter(3)));
+        assert!(!gate.take_place(waiter(4)) && !gate.take_place(waiter(5)));
+        let given = gate.give_back(true, quick);
+        assert_eq!((given.place, given.turns.len()), (Some(waiter(4)), 0));
+        assert!(gate.leave_queue(waiter(5)));
     }
 
     #[test]

@@ -17,15 +17,19 @@ use std::path::Path;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Its place among the children.
+/// Its turn to begin, and then its place among the children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Turn {
     /// It has not asked for one.
     None,
     /// It waits for one, with a reservation in its hand or without.
     Waits,
     /// It has one.
     Has,
+    /// It has begun, and waits for a place.
+    WaitsForPlace,
+    /// It has a place.
+    HasPlace,
     /// It has had one.
     Had,
 }
@@ -47,8 +51,10 @@ pub struct Lane {
     pub behind: VecDeque<Item>,
     /// Its machine; `None` while it waits for a place with nothing reserved.
     pub attempt: Option<Attempt>,
-    /// Its place.
-    pub place: Place,
+    /// Its turn.
+    pub turn: Turn,
+    /// What its child is to be started with, once it has a place.
+    pub starts: Option<(Holder, u64, Moment)>,
     /// What was written last, and may stand for a load.
     pub known: Option<Known>,
     /// The append under way.
@@ -102,7 +108,8 @@ impl Lane {
             item,
             behind,
             attempt: None,
-            place: Place::None,
+            turn: Turn::None,
+            starts: None,
             known: None,
             writing: None,
             asked: Moment(0),

@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender as Telling;
 use std::time::Duration;
 
 use super::gate::{Gate, Stop, Waiter};
-use super::lane::{GivenBack, Lane, Place, Writing};
+use super::lane::{GivenBack, Lane, Turn, Writing};
 use super::nursery::Nursery;
 use super::{Ended, Event, Item, Settings};
 use crate::drive::bus::mailbox::{Mailbox, Taken};
@@ -42,7 +42,9 @@ pub enum Message {
         /// The answer.
         input: Box<Input>,
     },
-    /// A place for a lane's child.
+    /// A lane may begin.
+    Turn(u64),
+    /// A place for the child of a lane that has begun.
     Place(u64),
     /// The batch stops, so far.
     Stop(Stop),
@@ -124,7 +126,8 @@ impl Shard<'_> {
             Message::Item(item) => self.item(*item),
             Message::Answer { lane, renewal: false, input } => self.answered(lane, *input),
             Message::Answer { lane, renewal: true, input } => self.renew(lane, *input),
-            Message::Place(lane) => self.placed(lane),
+            Message::Turn(lane) => self.has_turn(lane),
+            Message::Place(lane) => self.has_place(lane),
             Message::Stop(stop) => {
                 if stop == Stop::End {
                     self.nursery.end_all();
@@ -169,7 +172,7 @@ impl Shard<'_> {
                 Do::Store(step) => self.store(number, step, now),
                 Do::Granted => self.granted(number, now),
                 Do::Start { holder, proven_failures, not_after } => {
-                    self.start_child(number, (holder, proven_failures, not_after))
+                    self.wants_place(number, (holder, proven_failures, not_after), now)
                 }
                 Do::Watch { until } => {
                     let ended = lane.ended.take_if(|_| lane.renewal.is_none());
@@ -292,22 +295,61 @@ impl Shard<'_> {
         if self.gate.stopped() != Stop::No {
             return Some(release(lane, GivenBack::Stopped));
         }
-        if lane.place == Place::Has || self.gate.take_place(waiter) {
-            lane.place = Place::Has;
+        if lane.turn == Turn::Has || self.gate.take_turn(waiter) {
+            lane.turn = Turn::Has;
             return Some(Came::Begin);
         }
-        lane.place = Place::Waits;
-        let until = now.plus(PATIENCE.min(lane.item.lease / 3));
-        lane.gives_back = Some(until);
-        self.alarms.push(Reverse((until, number)));
+        lane.turn = Turn::Waits;
+        self.is_patient(number, now);
         None
     }
 
-    fn placed(&mut self, number: u64) {
-        let Some(lane) = self.lanes.get_mut(&number) else {
-            return self.pass_place_on(None);
+    /// What it has is given back if it waits for too long.
+    fn is_patient(&mut self, number: u64, now: Moment) {
+        let Some(lane) = self.lanes.get_mut(&number) else { return };
+        let until = now.plus(PATIENCE.min(lane.item.lease / 3));
+        lane.gives_back = Some(until);
+        self.alarms.push(Reverse((until, number)));
+    }
+
+    /// Begun: its child is started if there is a place, or waits for one.
+    fn wants_place(
+        &mut self,
+        number: u64,
+        start: (Holder, u64, Moment),
+        now: Moment,
+    ) -> Option<Came> {
+        let lane = self.lanes.get_mut(&number)?;
+        if self.gate.stopped() != Stop::No {
+            return Some(not_started(lane, GivenBack::Stopped));
+        }
+        if self.gate.take_place(Waiter { shard: self.number, lane: number }) {
+            lane.turn = Turn::HasPlace;
+            return self.start_child(number, start);
+        }
+        lane.turn = Turn::WaitsForPlace;
+        lane.starts = Some(start);
+        self.is_patient(number, now);
+        None
+    }
+
+    fn has_place(&mut self, number: u64) {
+        let Some(lane) = self.lanes.get_mut(&number) else { return };
+        lane.turn = Turn::HasPlace;
+        lane.gives_back = None;
+        let Some(start) = lane.starts.take() else { return };
+        let came = match self.gate.stopped() {
+            Stop::No => self.start_child(number, start),
+            Stop::Drain | Stop::End => Some(not_started(lane, GivenBack::Stopped)),
         };
-        lane.place = Place::Has;
+        if let Some(came) = came {
+            self.drive(number, came);
+        }
+    }
+
+    fn has_turn(&mut self, number: u64) {
+        let Some(lane) = self.lanes.get_mut(&number) else { return };
+        lane.turn = Turn::Has;
         lane.gives_back = None;
         match lane.attempt {
             Some(_) if self.gate.stopped() != Stop::No => {
@@ -320,14 +362,6 @@ impl Shard<'_> {
                 lane.attempt = Some(Attempt::gated(lane.order(self.settings), host::now()));
                 self.drive(number, Came::Call);
             }
-        }
-    }
-
-    fn pass_place_on(&self, ran: Option<Duration>) {
-        if let Some(waiter) = self.gate.give_place(ran)
-            && let Some(mailbox) = self.post.get(waiter.shard)
-        {
-            drop(mailbox.push(Message::Place(waiter.lane)));
         }
     }
 
@@ -396,12 +430,24 @@ impl Shard<'_> {
         self.drive(number, came);
     }
 
+    /// Whatever turn and place it has are others' now.
     fn frees_place(&mut self, number: u64, ran: Option<Duration>) {
         let Some(lane) = self.lanes.get_mut(&number) else { return };
-        if lane.place == Place::Has {
-            lane.place = Place::Had;
-            self.pass_place_on(ran);
-        }
+        let had_place = match lane.turn {
+            Turn::Has => false,
+            Turn::HasPlace => true,
+            Turn::None | Turn::Waits | Turn::WaitsForPlace | Turn::Had => return,
+        };
+        lane.turn = Turn::Had;
+        let given = self.gate.give_back(had_place, ran);
+        let tell = |waiter: Waiter, message: Message| {
+            if let Some(mailbox) = self.post.get(waiter.shard) {
+                drop(mailbox.push(message));
+            }
+        };
+        // A child first: it is what all the others wait for.
+        given.place.into_iter().for_each(|waiter| tell(waiter, Message::Place(waiter.lane)));
+        given.turns.into_iter().for_each(|waiter| tell(waiter, Message::Turn(waiter.lane)));
     }
 
     /// Steps the renewal beside the child.
@@ -462,13 +508,19 @@ impl Shard<'_> {
             return;
         }
         let Some(lane) = self.lanes.get_mut(&number) else { return };
-        lane.place = Place::None;
-        if lane.attempt.is_some() {
-            let came = release(lane, why);
-            self.drive(number, came);
-        } else {
-            self.not_started(number);
-        }
+        let came = match (lane.turn, &lane.attempt) {
+            (Turn::WaitsForPlace, _) => {
+                // The turn is still its own, until it is over.
+                (lane.turn, lane.starts) = (Turn::Has, None);
+                not_started(lane, why)
+            }
+            (_, Some(_)) => {
+                lane.turn = Turn::None;
+                release(lane, why)
+            }
+            (_, None) => return self.not_started(number),
+        };
+        self.drive(number, came);
     }
 
     /// The batch stops: whoever waits for a place does not get one, and whoever waits behind a key does
@@ -478,7 +530,7 @@ impl Shard<'_> {
         for number in numbers {
             let Some(lane) = self.lanes.get_mut(&number) else { continue };
             let behind = std::mem::take(&mut lane.behind);
-            let waits = lane.place == Place::Waits;
+            let waits = matches!(lane.turn, Turn::Waits | Turn::WaitsForPlace);
             self.leave_behind(&behind);
             if waits {
                 self.give_back(number, GivenBack::Stopped);
@@ -512,11 +564,11 @@ impl Shard<'_> {
                 return self.begin_anew(number, lane);
             }
             Some(_) if never_started => {
-                self.gate.ended(lane.place == Place::Had);
+                self.gate.ended(lane.turn == Turn::Had);
                 let _ = self.tell.send(Event::NotStarted);
             }
             Some(_) | None => {
-                self.gate.ended(lane.place == Place::Had);
+                self.gate.ended(lane.turn == Turn::Had);
                 let ran = Ran {
                     report,
                     child: lane.end.take(),
@@ -545,20 +597,34 @@ impl Shard<'_> {
     /// Its reservation was given back for want of a place. It queues for one with nothing reserved.
     fn begin_anew(&mut self, number: u64, lane: Lane) {
         let waiter = Waiter { shard: self.number, lane: number };
+        if lane.turn == Turn::Had {
+            self.gate.sets_out_again();
+        }
         let mut lane = Lane::new(lane.item, lane.behind);
-        lane.place = Place::Waits;
+        lane.turn = Turn::Waits;
         self.lanes.insert(number, lane);
-        if self.gate.take_place(waiter) {
-            self.placed(number);
+        if self.gate.take_turn(waiter) {
+            self.has_turn(number);
         }
     }
 }
 
 fn release(lane: &mut Lane, why: GivenBack) -> Came {
     lane.given_back = Some(why);
-    let detail = match why {
-        GivenBack::NoPlace => "not started: no place for it fell free for long",
-        GivenBack::Stopped => "not started: the batch was told to stop",
-    };
-    Came::Release { detail: detail.to_owned() }
+    Came::Release { detail: why.detail().to_owned() }
+}
+
+/// The same of one that has begun.
+fn not_started(lane: &mut Lane, why: GivenBack) -> Came {
+    lane.given_back = Some(why);
+    Came::NotStarted { detail: why.detail().to_owned() }
+}
+
+impl GivenBack {
+    fn detail(self) -> &'static str {
+        match self {
+            Self::NoPlace => "not started: no place for it fell free for long",
+            Self::Stopped => "not started: the batch was told to stop",
+        }
+    }
 }
