@@ -57,7 +57,7 @@ fn killed_at_twenty_random_points_and_resumed_no_effect_comes_about_twice(kind: 
             false => assert_eq!(came, 1, "seed {seed}: {key} is COMMITTED"),
         }
     }
-    // No more than what can be under way at once: running, and reserved ahead.
+    // No more than what can be under way at once: running, and ahead of that (BAT-10).
     assert!(stuck.len() <= kills * 2 * 8, "seed {seed}: {}", stuck.len());
 }
 

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn of_very_quick_children_two_begin_ahead_and_none_of_them_runs() {
+    fn of_very_quick_children_some_begin_ahead_and_none_of_them_runs() {
         // BAT-9, BAT-10
         let gate = Gate::new(2);
         let quick = Some(Duration::from_millis(1));
