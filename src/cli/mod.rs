@@ -154,6 +154,7 @@ impl Global {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(Box<run::RunArgs>),
+    Batch(Box<batch::BatchArgs>),
     Outcome(outcome::OutcomeArgs),
     #[command(visible_alias = "ls")]
     Effects(effects::EffectsArgs),
@@ -199,7 +200,9 @@ fn configure(cli: &mut Cli) -> Result<(), CliError> {
     let walk = match &cli.command {
         // What runs something, or asks what became of it, does so by what stands above the working
         // directory as well; what looks does not need it, and a mistake there must not be in its way.
-        Some(Command::Run(_) | Command::Reconcile(_) | Command::Doctor(_)) => true,
+        Some(Command::Run(_) | Command::Batch(_) | Command::Reconcile(_) | Command::Doctor(_)) => {
+            true
+        }
         None
         | Some(
             Command::Effects(_)
@@ -296,6 +299,7 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
     match cli.command {
         None => bare::bare(global),
         Some(Command::Run(args)) => run::run(*args, global),
+        Some(Command::Batch(args)) => batch::batch(&args, global),
         Some(Command::Outcome(args)) => outcome::outcome(&args),
         Some(Command::Effects(args)) => effects::effects(&args, global),
         Some(Command::Show(args)) => show::show(&args, global),

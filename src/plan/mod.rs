@@ -11,6 +11,7 @@
 //! | [`probe`] | what a probe's end says |
 //! | [`proof`] | what is said of a command line whose exit codes are taken as proof |
 //! | [`retention`] | what may be forgotten, and when |
+//! | [`pace`] | how many effects of a batch are reserved before there is a place for their child |
 //! | [`retry`] | when to try again, and when to stop |
 //! | [`template`] | keys and commands with placeholders, filled from values |
 //! | [`key`] | what can name an effect, and what identifies a request |
@@ -21,6 +22,7 @@ mod bytes;
 pub mod effect;
 pub mod expect;
 pub mod key;
+pub mod pace;
 pub mod probe;
 pub mod proof;
 pub mod protocol;

@@ -19,10 +19,11 @@ mod dry;
 mod named;
 pub mod quick;
 mod replay;
-mod report;
-mod request;
+pub mod report;
+pub mod request;
 mod status;
 mod tell;
+pub mod tell;
 mod trace;
 
 use std::ffi::OsString;
@@ -55,7 +56,7 @@ use super::render::text::{clean, span};
 use super::spooled;
 
 /// Arms a stop point, in a scratch store only (STO-12).
-const STOP_VARIABLE: &str = "CTRLRUN_STOP_AT";
+pub const STOP_VARIABLE: &str = "CTRLRUN_STOP_AT";
 
 /// Runs the command as an effect.
 ///
@@ -229,7 +230,7 @@ fn finish(
     } else if new || (busy && args.on_running == OnRunning::Skip) {
         End::silent()
     } else {
-        let told = tell::result(args, asked, opened, spool, ran);
+        let told = tell::result(args.not_executed.is_some(), asked, opened, spool, ran);
         let status = status::of(ran, args.exit).unwrap_or_kind(&told);
         End { status, told: Some(told) }
     };
@@ -269,7 +270,7 @@ fn command(args: &RunArgs) -> Command {
 
 /// Where the outcome file is made: where the user says by TMPDIR, else in memory if there is such a
 /// place, since it need not outlive this process, and a file on a disk costs a run noticeably.
-fn outcome_dir() -> Option<PathBuf> {
+pub fn outcome_dir() -> Option<PathBuf> {
     let variable = |name: &str| {
         let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
         Some(PathBuf::from(value))

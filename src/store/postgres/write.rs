@@ -389,7 +389,8 @@ impl<'a> Values<'a> {
     }
 }
 
-fn rolled_back() -> CouldNot {
+/// The server's word that there was nothing to commit.
+pub fn rolled_back() -> CouldNot {
     CouldNot {
         reason: Reason::Unreachable,
         message: "the server answered COMMIT with ROLLBACK: nothing was written".to_owned(),
@@ -398,7 +399,7 @@ fn rolled_back() -> CouldNot {
 }
 
 /// BEGIN took no effect, so the statement behind it wrote nothing either (PGS-2).
-fn not_in_transaction() -> CouldNot {
+pub fn not_in_transaction() -> CouldNot {
     CouldNot {
         reason: Reason::Unreachable,
         message: "the server did not run the write in the transaction that was begun for it"

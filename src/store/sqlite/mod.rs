@@ -29,13 +29,13 @@ use std::time::{Duration, SystemTime};
 use rusqlite::Connection;
 
 use self::busy::Deadline;
-use self::error::{Fault, could_not};
+use self::error::{Fault, could_not, is_busy};
 use self::list::Listing;
 use self::open::{Frozen, Site};
-use self::write::Try;
+use self::write::{Group, Try};
 use super::{
     Append, Ask, BeforeCommit, Captured, CouldNot, Cut, End, Filter, Flow, Found, Identity, Listed,
-    Pruned, Reason, Stats, Store, Stream, Walked,
+    Pruned, Reason, Stats, Store, Stream, Walked, group,
 };
 use crate::plan::effect::{HistoryRow, WriteId};
 use crate::plan::key::Key;
@@ -61,6 +61,19 @@ struct Session {
     /// Writes whose COMMIT failed in a way that proves nothing. What is read of them, there or not,
     /// is no evidence by itself (CMT-8).
     suspects: Vec<WriteId>,
+}
+
+impl Session {
+    /// Keeps in mind what the end of a write says about later reads of it.
+    fn ended(&mut self, write_id: WriteId, end: End) -> End {
+        match &end {
+            // Its frames were written anew, over those of the try that failed.
+            End::Landed => self.suspects.retain(|suspect| *suspect != write_id),
+            End::Unknown(_) => self.suspects.push(write_id),
+            End::Refused | End::NotCommitted(_) => {}
+        }
+        end
+    }
 }
 
 /// A connection, and what was seen of the file if it was opened as one that does not change.
@@ -135,18 +148,10 @@ impl Sqlite {
         if opening.connection.is_autocommit() {
             session.connection = Some(opening);
         }
-        match tried {
-            Try::Landed => {
-                // Its frames were written anew, over those of the try that failed.
-                session.suspects.retain(|suspect| Some(*suspect) != write_id);
-                End::Landed
-            }
-            Try::Refused => End::Refused,
-            Try::NotCommitted(fault) => End::NotCommitted(self.could_not(fault)),
-            Try::Unknown(fault) => {
-                session.suspects.extend(write_id);
-                End::Unknown(self.could_not(fault))
-            }
+        let end = self.told(tried);
+        match write_id {
+            Some(write_id) => session.ended(write_id, end),
+            None => end,
         }
     }
 
@@ -198,6 +203,63 @@ impl Sqlite {
         Ok(found)
     }
 
+    /// In one transaction, so that the lock of a reader is taken once.
+    fn load_all(
+        &self,
+        session: &mut Session,
+        asked: &[(&Key, Ask)],
+    ) -> Vec<Result<Found, CouldNot>> {
+        if let ([_] | [], _) | (_, false) = (asked, session.suspects.is_empty()) {
+            return asked.iter().map(|(key, ask)| self.load_on(session, key, *ask)).collect();
+        }
+        let read = self.read(session, |connection| {
+            let reading = connection.unchecked_transaction()?;
+            let mut all = Vec::with_capacity(asked.len());
+            for (key, ask) in asked {
+                match self.found(&reading, key, *ask) {
+                    // Not the row's fault: all of it is read again.
+                    Err(fault) if is_busy(&fault) => return Err(fault),
+                    found => all.push(found),
+                }
+            }
+            Ok(all)
+        });
+        match read {
+            Ok(all) => {
+                all.into_iter().map(|found| found.map_err(|fault| self.could_not(fault))).collect()
+            }
+            Err(error) => asked.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    /// A fresh connection, to the same store.
+    fn renew(&self, session: &mut Session) -> Result<(), CouldNot> {
+        let deadline = session.deadline.clone();
+        let fresh = deadline
+            .insist(|| {
+                let fresh = self.site.connect(&deadline)?;
+                let id = schema::mark(&fresh.connection)?.store_id;
+                if id == self.identity.store_id {
+                    Ok(fresh)
+                } else {
+                    Err(Fault::Known(self.site.another_store()))
+                }
+            })
+            .map_err(|fault| self.could_not(fault))?;
+        // The old one goes only now: closed as the last, it would checkpoint.
+        session.connection = Some(fresh);
+        Ok(())
+    }
+
+    fn told(&self, tried: Try) -> End {
+        match tried {
+            Try::Landed => End::Landed,
+            Try::Refused => End::Refused,
+            Try::NotCommitted(fault) => End::NotCommitted(self.could_not(fault)),
+            Try::Unknown(fault) => End::Unknown(self.could_not(fault)),
+        }
+    }
+
     fn found(&self, connection: &Connection, key: &Key, ask: Ask) -> Result<Found, Fault> {
         read::load(connection, key, ask, &self.identity.place, now)
     }
@@ -216,22 +278,69 @@ impl Store for Sqlite {
         })
     }
 
+    fn load_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
+        let mut session = self.session(within);
+        self.load_all(&mut session, asked)
+    }
+
+    fn append_many(&self, appends: &[&Append], within: Duration) -> Vec<End> {
+        let places = group::in_order(appends);
+        let [_, _, ..] = places.as_slice() else {
+            return group::singly(self, appends, within);
+        };
+        let not_committed = |error: CouldNot| vec![End::NotCommitted(error); appends.len()];
+        if self.site.read_only {
+            return not_committed(self.site.for_reading());
+        }
+        let mut session = self.session(within);
+        if let Err(error) = self.site.still() {
+            return not_committed(error);
+        }
+        let deadline = session.deadline.clone();
+        let opening = match session.connection.take() {
+            Some(opening) => opening,
+            None => match deadline.insist(|| self.site.connect(&deadline)) {
+                Ok(opening) => opening,
+                Err(fault) => return not_committed(self.could_not(fault)),
+            },
+        };
+        let ordered: Vec<&Append> = places.iter().map(|at| appends[*at]).collect();
+        let stop = self.before_commit.as_ref();
+        let tried = write::append_group(&opening.connection, &deadline, &ordered, stop);
+        if opening.connection.is_autocommit() {
+            session.connection = Some(opening);
+        }
+        let (matched, tried) = match tried {
+            Group::Tried(matched, tried) => (matched, tried),
+            Group::NotBegun(fault) => return not_committed(self.could_not(fault)),
+            Group::Apart => {
+                let left = deadline.left();
+                drop(session);
+                return group::singly(self, appends, left);
+            }
+        };
+        let mut ends = vec![group::twice(); appends.len()];
+        let common = self.told(tried);
+        for ((at, append), matched) in places.into_iter().zip(ordered).zip(matched) {
+            ends[at] = match matched {
+                true => session.ended(append.next.write_id, common.clone()),
+                false => End::Refused,
+            };
+        }
+        ends
+    }
+
+    fn reread_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
+        let mut session = self.session(within);
+        match self.renew(&mut session) {
+            Ok(()) => self.load_all(&mut session, asked),
+            Err(error) => asked.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
     fn reread(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
         let mut session = self.session(within);
-        let deadline = session.deadline.clone();
-        let fresh = deadline
-            .insist(|| {
-                let fresh = self.site.connect(&deadline)?;
-                let id = schema::mark(&fresh.connection)?.store_id;
-                if id == self.identity.store_id {
-                    Ok(fresh)
-                } else {
-                    Err(Fault::Known(self.site.another_store()))
-                }
-            })
-            .map_err(|fault| self.could_not(fault))?;
-        // The old one goes only now: closed as the last, it would checkpoint.
-        session.connection = Some(fresh);
+        self.renew(&mut session)?;
         self.load_on(&mut session, key, ask)
     }
 
