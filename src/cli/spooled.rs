@@ -60,9 +60,12 @@ pub fn deliver_first(
     let mut in_the_way = None;
     let within = global.store_timeout;
     for delivery in deliver(opened.store.as_ref(), spool, within, within) {
-        match delivery {
-            Delivery::Failed(of, error) if of == *key => in_the_way = Some(error),
-            delivery => tell(&delivery, global),
+        if let Delivery::Failed(of, error) = &delivery
+            && of == key
+        {
+            in_the_way = Some(error.clone());
+        } else {
+            tell(&delivery, global);
         }
     }
     match in_the_way {
