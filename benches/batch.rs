@@ -7,6 +7,9 @@
 //!
 //! Everything that is compared is measured in turn, round by round, so that what the machine does
 //! meanwhile meets all alike. It prints ratios and asserts nothing: the times are the machine's.
+#[path = "../tests/common/postgres.rs"]
+mod postgres;
+
 mod batch {
     pub(super) mod children;
     pub(super) mod engine;

@@ -17,7 +17,7 @@ pub fn measure(arguments: &Arguments) -> Outcome<()> {
     }
     std::fs::write(here.join("in.jsonl"), lines)?;
     let server = match arguments.postgres {
-        true => Some(super::engine::url()?),
+        true => Some(super::engine::server()?),
         false => None,
     };
     let parallel = Command::new("parallel").arg("--version").output().is_ok();
@@ -30,7 +30,7 @@ pub fn measure(arguments: &Arguments) -> Outcome<()> {
         for round in 0..arguments.rounds {
             xargs.push(timed(shell(here, &format!("seq {COMMANDS} | xargs -P{jobs} -n1 true")))?);
             let store = match &server {
-                Some(url) => format!("{url}&schema=j{jobs}r{round}"),
+                Some(server) => format!("{}&schema=j{jobs}r{round}", server.url("postgres")),
                 None => here.join(format!("{jobs}-{round}.db")).to_string_lossy().into_owned(),
             };
             timed(ctrlrun(here, &["init", "--store", &store]))?;

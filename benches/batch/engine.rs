@@ -14,7 +14,7 @@ use ctrlrun::plan::verdict::NotExecuted;
 use ctrlrun::store::{Location, Mode, Options, Store, open};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::super::{Arguments, Outcome, median};
+use super::super::{Arguments, Outcome, median, postgres};
 use super::floor;
 
 const EFFECTS: usize = 20_000;
@@ -24,10 +24,9 @@ const PLACES: usize = 256;
 
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// Where a server is, made for this by hand: `CTRLRUN_BENCH_POSTGRES=postgres://...?sslmode=disable`.
-pub fn url() -> Outcome<String> {
-    std::env::var("CTRLRUN_BENCH_POSTGRES")
-        .map_err(|_| "CTRLRUN_BENCH_POSTGRES names no server (with ?sslmode=...)".into())
+/// A server on loopback, started for this.
+pub fn server() -> Outcome<postgres::Server> {
+    postgres::server().ok_or_else(|| "no PostgreSQL server is installed".into())
 }
 
 /// Children that need no time at all.
@@ -131,11 +130,12 @@ fn at(location: &str) -> Outcome<Arc<dyn Store>> {
 pub fn measure(arguments: &Arguments) -> Outcome<()> {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let (mut rates, mut floors) = (Vec::new(), Vec::new());
+    let server = arguments.postgres.then(server).transpose()?;
     for round in 0..arguments.rounds {
         let prefix = format!("bench{round}");
-        if arguments.postgres {
-            let store = at(&format!("{}&schema=engine", url()?))?;
-            rates.push(ours(&store, &format!("{prefix}:{}", std::process::id()), EFFECTS)?);
+        if let Some(server) = &server {
+            let store = at(&format!("{}&schema=engine", server.url("postgres")))?;
+            rates.push(ours(&store, &prefix, EFFECTS)?);
             continue;
         }
         let path = directory.path().join(format!("floor-{round}.db"));

@@ -18,7 +18,6 @@ pub fn in_order(appends: &[&Append]) -> Vec<usize> {
 }
 
 /// The end of an append that has another to the same key before it in its group.
-#[must_use]
 pub fn twice() -> End {
     End::NotCommitted(CouldNot {
         reason: Reason::Busy,

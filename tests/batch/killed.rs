@@ -7,7 +7,10 @@ use crate::at::{Kind, Place, on_every_store, until};
 use crate::common::finish;
 use crate::{batch, file, marking, marks, summary};
 
-on_every_store!(killed_at_twenty_random_points_and_resumed_no_effect_comes_about_twice);
+on_every_store!(
+    killed_at_twenty_random_points_and_resumed_no_effect_comes_about_twice,
+    no_child_starts_before_its_own_begin_is_durable,
+);
 
 const LINES: usize = 1_000;
 const KILLS: usize = 20;
@@ -85,4 +88,18 @@ fn next(state: &mut u64) -> usize {
     *state ^= *state >> 7;
     *state ^= *state << 17;
     usize::try_from(*state >> 33).unwrap()
+}
+
+fn no_child_starts_before_its_own_begin_is_durable(kind: Kind) {
+    // BAT-9, EXE-1, STO-12
+    for (point, state) in [("before-begin", "reserved"), ("after-begin", "executing")] {
+        let at = Place::scratch(kind);
+        let file = file(&at, &marking(3));
+        let mut command = batch(&at, &file, &["-j1"]);
+        let running = at.start(command.env("CTRLRUN_STOP_AT", point));
+        running.stopped();
+        // It is killed, so what is seen afterwards is what was durable then.
+        running.kill();
+        assert_eq!((at.state("k:0").as_str(), at.marks()), (state, 0), "{point}");
+    }
 }

@@ -9,6 +9,7 @@
 //! | `shown` | output, reports, summaries |
 //! | `memory` | the length of the input |
 #![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails"))]
+#[expect(dead_code, reason = "the tests of `run` use the rest")]
 #[path = "../common/run.rs"]
 mod at;
 #[path = "../common/mod.rs"]

@@ -96,16 +96,19 @@ fn one(item: &Item, found: &Found, would: &mut Would) -> Option<String> {
         rebind: false,
         run_id: None,
     });
-    match decide(found, &reserve, &[]).answer {
-        Answer::Granted => would.run += 1,
-        Answer::CommittedAlready => would.replay += 1,
-        Answer::Refused(Refusal::Ambiguous) => would.leave += 1,
-        Answer::Refused(Refusal::InProgress) => would.held += 1,
-        Answer::Refused(Refusal::Mismatch) => {
-            return Some("the key is bound to another command".to_owned());
-        }
-        Answer::Refused(Refusal::MaxAttempts) => return Some("no attempt is left".to_owned()),
-        _ => return Some("it cannot be reserved".to_owned()),
+    let answer = decide(found, &reserve, &[]).answer;
+    if answer == Answer::Granted {
+        would.run += 1;
+    } else if answer == Answer::CommittedAlready {
+        would.replay += 1;
+    } else if answer == Answer::Refused(Refusal::Ambiguous) {
+        would.leave += 1;
+    } else if answer == Answer::Refused(Refusal::InProgress) {
+        would.held += 1;
+    } else if answer == Answer::Refused(Refusal::Mismatch) {
+        return Some("the key is bound to another command".to_owned());
+    } else {
+        return Some("no attempt is left".to_owned());
     }
     None
 }

@@ -47,7 +47,11 @@ fn line(ended: &Ended, told: Option<&CliError>, opened: &Opened) -> Value {
     let mut fields = match opened.look(&item.key) {
         Ok(Some(shown)) => match object(&shown, opened) {
             Value::Object(fields) => fields,
-            _ => Map::new(),
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Array(_) => Map::new(),
         },
         Ok(None) | Err(_) => Map::new(),
     };

@@ -123,15 +123,28 @@ impl Settings {
         if self.show != Show::AtTheEnd {
             return None;
         }
-        match came {
-            Came::Ended { stdout: Some(out), stderr: Some(err), .. } => {
-                (out.bytes + err.bytes > 0).then(|| (out.clone(), err.clone()))
-            }
-            _ => {
-                let (out, err) = (std::mem::take(&mut end.stdout), std::mem::take(&mut end.stderr));
-                Some((captured(out), captured(err))).filter(|(out, err)| out.bytes + err.bytes > 0)
-            }
-        }
+        let (out, err) = match came {
+            Came::Ended { stdout: Some(out), stderr: Some(err), .. } => (out.clone(), err.clone()),
+            // Nothing of it is stored.
+            Came::Ended { .. }
+            | Came::Call
+            | Came::Store(_)
+            | Came::Begin
+            | Came::Release { .. }
+            | Came::UnderWay
+            | Came::Started
+            | Came::NotStarted { .. }
+            | Came::TooLate
+            | Came::Due
+            | Came::Renewed(_)
+            | Came::Spooled(_)
+            | Came::GiveUp
+            | Came::Unspooled => (
+                captured(std::mem::take(&mut end.stdout)),
+                captured(std::mem::take(&mut end.stderr)),
+            ),
+        };
+        (out.bytes + err.bytes > 0).then_some((out, err))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The bus as a store, for a thread that asks and waits for the answer.
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use super::{Ask, Sender};
@@ -34,10 +34,7 @@ impl Client {
         let (tell, told) = sync_channel(1);
         let reply = Box::new(move |answer| drop(tell.try_send(answer)));
         self.sender.ask(key, ask, within, false, reply);
-        match told.recv_timeout(within.saturating_add(GRACE)) {
-            Ok(answer) => Some(answer),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        }
+        told.recv_timeout(within.saturating_add(GRACE)).ok()
     }
 }
 

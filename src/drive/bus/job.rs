@@ -101,7 +101,8 @@ impl Drop for Ticket {
             return;
         };
         let ended = |message: &str| CouldNot {
-            reason: Reason::Unreachable,
+            // A bug: it does not pass by waiting.
+            reason: Reason::Damaged,
             message: message.to_owned(),
             hint: None,
         };
