@@ -50,9 +50,10 @@ impl Store for Client {
     fn load(&self, key: &Key, ask: protocol::Ask, within: Duration) -> Result<Found, CouldNot> {
         match self.ask(key, Ask::Load(ask), within) {
             Some(Input::Loaded(answer, _)) => answer,
-            Some(Input::Start | Input::Drawn(_) | Input::Ended(_) | Input::Reread(_) | Input::Paused) | None => {
-                Err(silent())
-            }
+            Some(
+                Input::Start | Input::Drawn(_) | Input::Ended(_) | Input::Reread(_) | Input::Paused,
+            )
+            | None => Err(silent()),
         }
     }
 
@@ -60,18 +61,28 @@ impl Store for Client {
         match self.ask(&append.next.key, Ask::Append(Box::new(append.clone())), within) {
             Some(Input::Ended(end)) => end,
             // The bus may be performing it at this moment.
-            Some(Input::Start | Input::Drawn(_) | Input::Loaded(..) | Input::Reread(_) | Input::Paused) | None => {
-                End::Unknown(silent())
-            }
+            Some(
+                Input::Start
+                | Input::Drawn(_)
+                | Input::Loaded(..)
+                | Input::Reread(_)
+                | Input::Paused,
+            )
+            | None => End::Unknown(silent()),
         }
     }
 
     fn reread(&self, key: &Key, ask: protocol::Ask, within: Duration) -> Result<Found, CouldNot> {
         match self.ask(key, Ask::Reread(ask), within) {
             Some(Input::Reread(answer)) => answer,
-            Some(Input::Start | Input::Drawn(_) | Input::Loaded(..) | Input::Ended(_) | Input::Paused) | None => {
-                Err(silent())
-            }
+            Some(
+                Input::Start
+                | Input::Drawn(_)
+                | Input::Loaded(..)
+                | Input::Ended(_)
+                | Input::Paused,
+            )
+            | None => Err(silent()),
         }
     }
 
