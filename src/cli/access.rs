@@ -34,7 +34,7 @@ pub struct Opened {
     pub grants: Option<String>,
     /// How long one command may take in all.
     pub within: Duration,
-    /// That a key is new, as far as opening the store could tell (CMT-18).
+    /// That a key is new, as far as opening the store could tell (CMT-16).
     pub guess: Option<Known>,
     deed: Deed,
 }
