@@ -14,6 +14,7 @@
 //! | [`watch`] | a list that is drawn again and again |
 //! | [`terminal`] | stdout and stderr |
 //! | [`probes`] | probes: what is told of them, which one it is |
+//! | [`journal`] | the second memory, before a run and for doctor |
 //! | [`suggest`] | what was meant, most likely |
 //! | [`prometheus`] | numbers for a collector |
 //! | [`parsing`] | what is told of a command line that cannot be meant |
@@ -26,6 +27,7 @@ pub mod error;
 mod help;
 mod history;
 pub mod init;
+mod journal;
 mod outcome;
 mod output;
 mod parsing;

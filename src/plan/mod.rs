@@ -13,6 +13,7 @@
 //! | [`retention`] | what may be forgotten, and when |
 //! | [`retry`] | when to try again, and when to stop |
 //! | [`template`] | keys and commands with placeholders, filled from values |
+//! | [`journal`] | what a second memory says, held against the store |
 //! | [`key`] | what can name an effect, and what identifies a request |
 //! | [`time`] | the two clocks, which are never mixed |
 pub mod again;
@@ -20,6 +21,7 @@ pub mod attempt;
 mod bytes;
 pub mod effect;
 pub mod expect;
+pub mod journal;
 pub mod key;
 pub mod probe;
 pub mod proof;

@@ -51,6 +51,7 @@ use status::Status;
 use super::Global;
 use super::access::{Opened, for_running};
 use super::error::{CliError, Deed, Exit};
+use super::journal;
 use super::render::text::{clean, span};
 use super::spooled;
 
@@ -145,6 +146,7 @@ fn try_go(args: &mut RunArgs, global: &Global, report: &mut Report) -> Result<En
              take will be told here only",
         ),
     }
+    let journal = journal::open(global, &asked.key)?;
     let lost = |record: Option<&Record>| global.note(&tell::lost(&asked, record));
     let kept = |undelivered: &Undelivered, spooled: bool| {
         global.note(&tell::trying(&asked, undelivered, spooled));
@@ -152,6 +154,7 @@ fn try_go(args: &mut RunArgs, global: &Global, report: &mut Report) -> Result<En
     let tools = Tools {
         store: opened.store.as_ref(),
         spool: spool.as_ref(),
+        journal: journal.as_ref(),
         signals: Some(&signals),
         lost: &lost,
         kept: &kept,
