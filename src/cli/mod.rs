@@ -14,6 +14,7 @@
 //! | [`watch`] | a list that is drawn again and again |
 //! | [`terminal`] | stdout and stderr |
 //! | [`probes`] | probes: what is told of them, which one it is |
+//! | [`hooks`] | programs that are told of an outcome |
 //! | [`journal`] | the second memory, before a run and for doctor |
 //! | [`suggest`] | what was meant, most likely |
 //! | [`prometheus`] | numbers for a collector |
@@ -26,6 +27,7 @@ mod effects;
 pub mod error;
 mod help;
 mod history;
+mod hooks;
 pub mod init;
 mod journal;
 mod outcome;
