@@ -2,6 +2,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use clap::builder::Resettable;
 use clap::{Args, Command};
 use clap_mangen::Man;
 
@@ -72,10 +73,25 @@ fn name(of: &Command) -> String {
 }
 
 fn page(of: &Command) -> io::Result<Vec<u8>> {
-    let mut page = Vec::new();
-    // Without a date: the same sources give the same page.
-    let man = Man::new(of.clone()).title(name(of)).section("1").date("").manual("ctrlrun");
-    man.render(&mut page)?;
+    let mut made = Vec::new();
+    let after = of.get_after_help().map(ToString::to_string).unwrap_or_default();
+    // Filled like prose, example lines could not be copied.
+    Man::new(of.clone().after_help(Resettable::Reset)).render(&mut made)?;
+    let made = String::from_utf8(made).map_err(io::Error::other)?;
+    // Without a date, so that the same sources give the same page; the renderer would leave such an
+    // argument out, and the version would stand in its place.
+    let title = format!(
+        ".TH \"{}\" \"1\" \"\" \"ctrlrun {}\" \"ctrlrun\"",
+        name(of).to_uppercase(),
+        env!("CARGO_PKG_VERSION")
+    );
+    let lines = made.lines().map(|line| if line.starts_with(".TH ") { &title } else { line });
+    let mut page = lines.fold(String::new(), |page, line| page + line + "\n").into_bytes();
+    if let Some(examples) = after.strip_prefix("Examples:\n") {
+        verbatim(&mut page, "EXAMPLES", examples)?;
+    } else if !after.is_empty() {
+        verbatim(&mut page, "NOTES", &after)?;
+    }
     if of.get_name() == "ctrlrun" {
         for (title, topic) in [("EXIT STATUS", "exit-codes"), ("OUTCOMES", "outcomes")] {
             if let Some(text) = help::topic(topic) {
