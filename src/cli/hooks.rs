@@ -101,7 +101,7 @@ impl Hook {
     }
 
     fn try_run(&self, report: &str, signals: Option<&Signals>) -> Result<(), String> {
-        let told_to_end = || signals.is_some_and(|signals| ends_us(signals));
+        let told_to_end = || signals.is_some_and(ends_us);
         if told_to_end() {
             return Err("was not started: ctrlrun was told to end".to_owned());
         }

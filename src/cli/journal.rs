@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use ctrlrun::drive::journal::Journal;
 use ctrlrun::drive::remember::{Failed, Forgotten, Tally, forgotten};
 use ctrlrun::plan::effect::State;
-use ctrlrun::plan::journal::{Judged, What, Word};
+use ctrlrun::plan::journal::{Judged, What, Word, taken_for};
 use ctrlrun::plan::key::Key;
 use ctrlrun::store::Store;
 use ctrlrun::store::check::Check;
@@ -134,7 +134,7 @@ fn told(tally: &Tally, found: u64) -> Check {
             about,
             said,
             "the store does not know what was done: was it restored from a backup, or made anew? \
-             Decide about each of those below before anything runs",
+             Decide about each of those above before anything runs",
         );
     }
     if tally.unreadables > 0 {
@@ -223,8 +223,8 @@ fn mend(one: &Forgotten, word: Option<Word>, place: &Place) -> Vec<(&'static str
     let key = one.line.key.as_str();
     let Some(record) = &one.record else {
         // There is nothing to resolve: the key is taken again, by a command that does nothing.
-        let happened = ("if it happened, so that it never runs again", hold(key, "true", place));
-        let unsure = ("until you know, so that nothing runs", hold(key, "false", place));
+        let happened = ("if it happened, so that it never runs again", hold(one, "true", place));
+        let unsure = ("until you know, so that nothing runs", hold(one, "false", place));
         return match word {
             Some(Word::Committed) => vec![happened],
             None | Some(Word::Ambiguous | Word::Failed) => vec![unsure, happened],
@@ -256,7 +256,12 @@ fn mend(one: &Forgotten, word: Option<Word>, place: &Place) -> Vec<(&'static str
     }
 }
 
-/// A run that takes the key and does nothing.
-fn hold(key: &str, command: &str, place: &Place) -> String {
-    format!("ctrlrun run --key-as-is --key={}{} -- {command}", quote(key), store_flag(place))
+/// A run that takes the key and does nothing, labelled so that this list knows it.
+fn hold(one: &Forgotten, command: &str, place: &Place) -> String {
+    format!(
+        "ctrlrun run --key-as-is --key={} --attempt-id {}{} -- {command}",
+        quote(one.line.key.as_str()),
+        taken_for(&one.line),
+        store_flag(place)
+    )
 }

@@ -146,13 +146,11 @@ enum Compared {
 fn compare(line: Box<Line>, store: &dyn Store, within: Duration) -> Result<Compared, Failed> {
     let found = store.load(&line.key, Ask::Nothing, within).map_err(Failed::Store)?;
     let Found { record, now, attempt_floor, .. } = found;
-    let judged = match judge(&line, record.as_ref(), attempt_floor) {
-        Judged::AskHistory => {
-            let history = store.history(&line.key, 1, within).map_err(Failed::Store)?;
-            judge_by_history(&line, &history)
-        }
-        judged => judged,
-    };
+    let mut judged = judge(&line, record.as_ref(), attempt_floor);
+    if judged == Judged::AskHistory {
+        let history = store.history(&line.key, 1, within).map_err(Failed::Store)?;
+        judged = judge_by_history(&line, &history);
+    }
     Ok(match judged {
         Judged::Known => Compared::Known,
         Judged::Pruned => Compared::Pruned,

@@ -119,6 +119,13 @@ pub enum Judged {
     AskHistory,
 }
 
+/// The label of an attempt that does nothing but take the key again of one that was lost, so that it is
+/// not asked about for ever. A label proves nothing, and here nothing hangs on it but a list.
+#[must_use]
+pub fn taken_for(line: &Line) -> String {
+    format!("journal:{}", line.reservation_id.0)
+}
+
 /// What a line means where the store has this record of its key, and this attempt floor. A line that
 /// says nothing of an outcome must be one that no other line says it for.
 #[must_use]
@@ -137,6 +144,9 @@ pub fn judge(line: &Line, record: Option<&Record>, attempt_floor: u64) -> Judged
     let Some(record) = record else {
         return gone();
     };
+    if record.attempt_id == taken_for(line) {
+        return Judged::Known;
+    }
     if record.attempt < line.attempt {
         return Judged::Lost;
     }
@@ -160,6 +170,13 @@ pub fn judge(line: &Line, record: Option<&Record>, attempt_floor: u64) -> Judged
 /// What a line means by the history of its key, after [`Judged::AskHistory`].
 #[must_use]
 pub fn judge_by_history(line: &Line, history: &[HistoryRow]) -> Judged {
+    let taken_for = taken_for(line);
+    let is_taken = history.iter().any(
+        |row| matches!(&row.event, Event::Reserved(reserved) if reserved.attempt_id == taken_for),
+    );
+    if is_taken {
+        return Judged::Known;
+    }
     let granted = history.iter().find(
         |row| matches!(&row.event, Event::Reserved(reserved) if reserved.attempt == line.attempt),
     );

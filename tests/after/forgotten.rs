@@ -81,7 +81,13 @@ fn what_the_store_has_forgotten_is_told_with_its_mend(kind: Kind) {
         let again = run(&at, key, &[], MARK);
         assert_eq!((again.code, at.marks()), (Some(65), marks), "{typed}: {again:?}");
     }
-    assert_eq!((at.state("a").as_str(), at.state("z").as_str()), ("committed", "ambiguous"));
+    let (found, told) = forgotten(&at);
+    assert!(found.is_empty(), "what was decided is not asked for ever: {told}");
+    // Also behind a decision, and a further attempt.
+    at.resolve("z", "--not-executed");
+    assert_eq!(run(&at, "z", &["--rebind"], MARK).code, Some(0));
+    assert!(forgotten(&at).0.is_empty());
+    assert_eq!((at.state("a").as_str(), at.state("b").as_str()), ("committed", "ambiguous"));
 }
 
 fn a_number_that_was_granted_again_is_told(kind: Kind) {

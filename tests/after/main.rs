@@ -3,6 +3,7 @@
 //!
 //! | file | about |
 //! |---|---|
+//! | `alter` | what a test changes in a store behind its back |
 //! | `journal` | what is written, when, and what becomes of a run that cannot write it |
 //! | `forgotten` | a store that has forgotten what the journal knows |
 //! | `hooks` | programs that are told of an outcome |
@@ -15,7 +16,6 @@
 mod at;
 #[path = "../common/mod.rs"]
 mod common;
-#[expect(unused, reason = "some of its helpers are enough here")]
 #[path = "../common/pty.rs"]
 mod pty;
 #[expect(unused, reason = "some of its helpers are enough here")]
