@@ -30,20 +30,40 @@ impl Host {
         let mut holder = command.spawn()?;
         // It is in its namespace once it speaks.
         let spoken = io::Read::read(holder.stdout.as_mut().unwrap(), &mut [0])?;
-        let host = Self { holder, link: format!("ctrlrun{net}") };
+        let mut host = Self { holder, link: String::new() };
         if spoken == 0 {
             return Err(io::Error::other("unshare --net is not permitted"));
         }
         let pid = host.holder.id().to_string();
-        let (link, ours, theirs) =
-            (&host.link, format!("198.19.{net}.1/24"), format!("198.19.{net}.2/24"));
+        let link = format!("ctrlrun{net}");
+        let (ours, theirs) = (format!("198.19.{net}.1/24"), format!("198.19.{net}.2/24"));
         let words = |line: String| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
         done(&mut ip(&words(format!("link add {link} type veth peer name eth netns {pid}"))))?;
+        // Only now is it ours to be taken away.
+        host.link.clone_from(&link);
         done(&mut ip(&words(format!("addr add {ours} dev {link}"))))?;
         done(&mut ip(&words(format!("link set {link} up"))))?;
         done(&mut host.inside(&mut ip(&words(format!("addr add {theirs} dev eth")))))?;
         done(&mut host.inside(&mut ip(&words("link set eth up".to_owned()))))?;
         Ok(host)
+    }
+
+    /// Two of them, at addresses that no other test has at this time, of whatever process: the names of
+    /// the links are taken by one at a time.
+    fn two() -> io::Result<([u8; 2], [Self; 2])> {
+        let mut taken = io::Error::other("no addresses");
+        for nth in 0..120 {
+            let first = u8::try_from(2 * ((std::process::id() + nth) % 120)).unwrap();
+            let nets = [first, first + 1];
+            match (Self::new(nets[0]), Self::new(nets[1])) {
+                (Ok(one), Ok(two)) => return Ok((nets, [one, two])),
+                (Err(error), _) | (_, Err(error)) if error.to_string().contains("exists") => {
+                    taken = error;
+                }
+                (Err(error), _) | (_, Err(error)) => return Err(error),
+            }
+        }
+        Err(taken)
     }
 
     /// The same command on this host.
@@ -72,6 +92,9 @@ impl Drop for Host {
     fn drop(&mut self) {
         // The namespace ends with its last process, and takes the link along.
         drop((self.holder.kill(), self.holder.wait()));
+        if self.link.is_empty() {
+            return;
+        }
         drop(ip(&["link", "del", &self.link].map(str::to_owned)).stderr(Stdio::null()).status());
     }
 }
@@ -103,12 +126,9 @@ struct Stage {
 impl Stage {
     /// `None` where no namespaces can be made: then the test has shown nothing, and says so.
     fn new() -> Option<Self> {
-        // Two tests at once, of whatever process, must not take the same addresses.
-        let first = u8::try_from(2 * (std::process::id() % 120)).unwrap();
-        let nets = [first, first + 1];
-        let hosts = match (Host::new(nets[0]), Host::new(nets[1])) {
-            (Ok(one), Ok(two)) => [one, two],
-            (Err(error), _) | (_, Err(error)) => {
+        let (nets, hosts) = match Host::two() {
+            Ok(two) => two,
+            Err(error) => {
                 eprintln!("INCONCLUSIVE: two hosts cannot be built here: {error}");
                 let may = Command::new("unshare").args(["--net", "true"]).status();
                 let may = may.is_ok_and(|status| status.success());
