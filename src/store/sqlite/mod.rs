@@ -38,6 +38,7 @@ use crate::plan::key::Key;
 use crate::plan::time::Timestamp;
 
 pub use self::open::open;
+pub use self::schema::VERSION as NEWEST;
 
 /// A store in a SQLite file, open.
 pub struct Sqlite {

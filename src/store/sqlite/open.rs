@@ -86,7 +86,7 @@ pub(super) fn sqlite(
     let mark = schema::mark(&opening.connection).map_err(understood)?;
     let identity = Identity {
         store_id: mark.store_id,
-        schema_version: u32::try_from(schema::VERSION).unwrap_or(u32::MAX),
+        schema_version: mark.schema_version,
         scratch: mark.scratch,
         place: site.place.clone(),
     };
