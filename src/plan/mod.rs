@@ -12,6 +12,7 @@
 //! | [`retry`] | when to try again, and when to stop |
 //! | [`key`] | what can name an effect, and what identifies a request |
 //! | [`time`] | the two clocks, which are never mixed |
+//! | [`workflow`] | what a run of many effects does next: one tick |
 pub mod again;
 pub mod attempt;
 mod bytes;
@@ -23,3 +24,4 @@ pub mod protocol;
 pub mod retry;
 pub mod time;
 pub mod verdict;
+pub mod workflow;
