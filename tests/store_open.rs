@@ -201,6 +201,7 @@ fn a_newer_schema_is_refused_at_every_use() {
         history: Vec::new(),
         attempt_floor: 0,
         outputs: Vec::new(),
+        dispatch: None,
     };
     let update = append(found.record.clone());
     let mut insert = append(found.record);

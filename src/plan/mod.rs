@@ -10,8 +10,10 @@
 //! | [`verdict`] | what the end of a child proves |
 //! | [`proof`] | what is said of a command line whose exit codes are taken as proof |
 //! | [`retry`] | when to try again, and when to stop |
+//! | [`template`] | keys and commands with placeholders, filled from values |
 //! | [`key`] | what can name an effect, and what identifies a request |
 //! | [`time`] | the two clocks, which are never mixed |
+//! | [`workflow`] | what a run of many effects does next: one tick |
 pub mod again;
 pub mod attempt;
 mod bytes;
@@ -21,5 +23,7 @@ pub mod key;
 pub mod proof;
 pub mod protocol;
 pub mod retry;
+pub mod template;
 pub mod time;
 pub mod verdict;
+pub mod workflow;

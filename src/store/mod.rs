@@ -15,6 +15,7 @@
 //! | [`postgres`] | the store for many hosts; so far, connecting to it |
 //! | [`conformance`] | what every store must do |
 //! | [`faulty`] | a store that loses answers on purpose |
+//! | [`runs`] | workflow runs: their rows, inboxes, dispatches and wakeups |
 //! | [`stop`] | named places where a process halts itself, for tests that kill it there |
 pub mod check;
 mod columns;
@@ -24,6 +25,7 @@ pub mod location;
 pub mod open;
 pub mod postgres;
 pub mod row;
+pub mod runs;
 pub mod sqlite;
 pub mod stop;
 

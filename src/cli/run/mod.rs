@@ -222,6 +222,7 @@ fn order(args: &RunArgs, asked: &Asked, global: &Global, expect: StreamState) ->
         labels: args.label.iter().cloned().collect(),
         not_executed: args.not_executed.clone().unwrap_or_default(),
         store_timeout: global.store_timeout,
+        dispatch: None,
         outcome_id: host::outcome_id(),
     }
 }

@@ -127,6 +127,7 @@ fn fold(key: &Key, found: &Found, events: &[Event]) -> Result<Append, String> {
         history,
         attempt_floor: found.attempt_floor,
         outputs: Vec::new(),
+        dispatch: None,
     })
 }
 

@@ -328,6 +328,7 @@ mod tests {
             history: vec![row],
             attempt_floor: 0,
             outputs: Vec::new(),
+            dispatch: None,
         };
         assert_eq!(store.append(&append, Duration::from_secs(9)), End::Landed);
         next
