@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::plan::effect::WriteId;
 use crate::plan::expect::StreamState;
-use crate::plan::key::Key;
+use crate::plan::key::{Fingerprint, Key};
 use crate::plan::time::Timestamp;
 
 /// The most bytes a run's name may have: with a slash and a node's name it is still a key (KEY-1).
@@ -30,9 +30,9 @@ pub const NAME_BYTES_MAX: usize = 128;
 #[serde(transparent)]
 pub struct RunId(String);
 
-/// The name of a node, a workflow, an input or a signal: letters, digits, `_`, `-` and `.`,
-/// beginning with a letter or a digit (WFL-1). It holds no slash, so that `RUN/NODE` is one run's
-/// node only.
+/// The name of a node, a workflow, an input or a signal: letters, digits, `_` and `-`, beginning
+/// with a letter or a digit (WFL-1). It holds no slash, so that `RUN/NODE` is one run's node only,
+/// and no dot, so that `{NODE.stdout}` is no input's name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Name(String);
@@ -79,15 +79,20 @@ impl Name {
             return Err(BadName(why));
         }
         let is_first = |c: char| c.is_ascii_alphanumeric();
-        let is_rest = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        let is_rest = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         if text.starts_with(is_first) && text.chars().all(is_rest) {
             Ok(Self(text))
         } else {
             let why = format!(
-                "{text:?} cannot be a name: letters, digits, _, - and . only, a letter or a digit first"
+                "{text:?} cannot be a name: letters, digits, _ and - only, a letter or a digit first"
             );
             Err(BadName(why))
         }
+    }
+
+    /// The name of a workflow that is not known yet.
+    pub(super) fn nothing() -> Self {
+        Self(String::new())
     }
 
     /// The name as text.
@@ -308,6 +313,8 @@ pub enum NodeState {
         key: Key,
         /// The attempt that the dispatch is for.
         attempt: u64,
+        /// What it is to be bound to: a record of another command is not this node's.
+        fingerprint: Fingerprint,
         /// What the reserve is held to.
         expect: Expected,
         /// Before this it is not handed to a worker, by the store's clock.
