@@ -2,7 +2,7 @@
 use std::collections::BTreeSet;
 
 use super::definition::{Definition, RUN, RunSpec, STDOUT, What};
-use super::types::Name;
+use super::names::Name;
 use crate::plan::template::{CommandTemplate, Template};
 use crate::plan::verdict::NotExecuted;
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::types::{Hash, Name, Tier};
+use super::names::{Hash, Name};
+use super::types::Tier;
 
 /// How long a node's lease is where nothing is said.
 pub const LEASE: Duration = Duration::from_secs(5 * 60);

@@ -3,7 +3,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::types::{Asked, Expected, Hash, InboxId, Name, Status, Tier};
+use super::append::InboxId;
+use super::names::{Hash, Name};
+use super::types::{Asked, Expected, Status, Tier};
 use crate::plan::effect::Unreadable;
 use crate::plan::key::{Fingerprint, Key};
 use crate::plan::time::Timestamp;

@@ -3,7 +3,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::check::{Source, outer_placeholders};
 use super::definition::{Definition, RunSpec, What};
-use super::types::{Name, Run, RunId};
+use super::names::{Name, RunId};
+use super::types::Run;
 use crate::plan::effect::Request;
 use crate::plan::key::{Fingerprint, Key};
 use crate::plan::protocol::Captured;

@@ -1,6 +1,7 @@
 //! The fold of a run's history: its row (WFL-5).
 use super::event::{DispatchedWhy, RunEvent};
-use super::types::{Name, Node, NodeState, Progress, Run, RunHistoryRow, RunId, Status};
+use super::names::{Name, RunId};
+use super::types::{Node, NodeState, Progress, Run, RunHistoryRow, Status};
 use crate::plan::effect::WriteId;
 use crate::plan::time::Timestamp;
 
@@ -51,7 +52,7 @@ pub(super) fn blank(id: &RunId, write_id: WriteId, now: Timestamp) -> Run {
         status: Status::Running,
         reason: None,
         definition: String::new(),
-        definition_hash: super::types::Hash([0; 32]),
+        definition_hash: super::names::Hash([0; 32]),
         inputs: std::collections::BTreeMap::new(),
         progress: Progress::default(),
         last_transition_seq: 0,

@@ -1,7 +1,8 @@
 //! What a tick makes of an item of the inbox (WFL-7). Each is the same if it comes twice.
+use super::append::{InboxItem, Wish};
 use super::definition::{Definition, hash};
 use super::event::RunEvent;
-use super::types::{InboxItem, Run, Wish};
+use super::types::Run;
 
 /// The event that consumes `item`.
 pub(super) fn consume(run: &Run, item: &InboxItem) -> RunEvent {

@@ -2,7 +2,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | [`types`](self) | what a run is made of, as stores keep it |
+//! | [`names`](self), [`types`](self), [`append`](self) | what a run is made of, as stores keep it |
 //! | [`definition`](self) | a workflow as its file says it |
 //! | [`check`](mod@check) | what is wrong with one, and where |
 //! | [`fill`](mod@fill) | what a node runs, with its placeholders filled |
@@ -10,25 +10,27 @@
 //! | [`tick`](mod@tick) | what a run does next |
 //! | [`pace`] | when a tick that lost a race is tried again |
 //! | [`write`](mod@write) | one conditional write of a run: load, tick, append, settle |
+mod append;
 pub mod check;
 mod definition;
 mod event;
 pub mod fill;
 mod fold;
 mod inbox;
+mod names;
 pub mod pace;
 pub mod tick;
 mod types;
 pub mod write;
 
+pub use append::{
+    Claim, Dispatch, DispatchRef, InboxId, InboxItem, RunAppend, Taken, Wakeup, Wish,
+};
 pub use definition::{
     BACKOFF, BACKOFF_MAX, BadInputs, Definition, Difference, Given, LEASE, NodeSpec, RUN, RunSpec,
     STDOUT, WaitSpec, What, hash,
 };
 pub use event::{DispatchedWhy, RunEvent};
 pub use fold::{Unfolded, evolve, is_transition};
-pub use types::{
-    Asked, BadName, Claim, Dispatch, DispatchRef, Expected, Hash, InboxId, InboxItem,
-    NAME_BYTES_MAX, Name, Node, NodeState, Progress, RUN_BYTES_MAX, Run, RunAppend, RunHistoryRow,
-    RunId, Status, Taken, Tier, Wakeup, Wish,
-};
+pub use names::{BadName, Hash, NAME_BYTES_MAX, Name, RUN_BYTES_MAX, RunId};
+pub use types::{Asked, Expected, Node, NodeState, Progress, Run, RunHistoryRow, Status, Tier};

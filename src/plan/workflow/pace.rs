@@ -2,7 +2,9 @@
 //! WFL-14).
 use std::time::Duration;
 
-use super::types::{Run, RunId, Wakeup};
+use super::append::Wakeup;
+use super::names::RunId;
+use super::types::Run;
 use crate::plan::effect::WriteId;
 use crate::plan::time::Timestamp;
 

@@ -17,14 +17,14 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::append::{Claim, Dispatch, DispatchRef, RunAppend, Wakeup};
 use super::definition::{Definition, hash};
 use super::event::RunEvent;
 use super::fold::{blank, evolve};
+use super::names::{Name, RunId};
 use super::pace::{Pace, Seen};
 use super::tick::{Decided, Loaded, force, tick};
-use super::types::{
-    Claim, Dispatch, DispatchRef, Name, NodeState, Run, RunAppend, RunHistoryRow, RunId, Wakeup,
-};
+use super::types::{NodeState, Run, RunHistoryRow};
 use crate::plan::effect::WriteId;
 use crate::plan::protocol::{CouldNot, End, Reason};
 use crate::plan::retry::{Budget, Schedule};
@@ -101,9 +101,18 @@ pub enum Input {
     /// The append's end.
     Ended(End),
     /// The re-read's answer: the row, and the event asked for.
-    Reread(Result<Box<(Option<Run>, Option<RunHistoryRow>)>, CouldNot>),
+    Reread(Result<Box<Reread>, CouldNot>),
     /// The pause is over.
     Paused,
+}
+
+/// What a re-read found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reread {
+    /// The row, if there is one.
+    pub run: Option<Run>,
+    /// The event asked for, if it is there.
+    pub event: Option<RunHistoryRow>,
 }
 
 /// What a load found.
@@ -239,7 +248,7 @@ impl Write {
             (Phase::AppendingAgain(pending), Input::Paused) => self.try_append(pending, at),
             (Phase::Appending(pending), Input::Ended(end)) => self.ended(pending, end, at),
             (Phase::Settling(pending), Input::Reread(Ok(found))) => {
-                self.settle(pending, found.0.as_ref(), found.1.as_ref(), at)
+                self.settle(pending, found.run.as_ref(), found.event.as_ref(), at)
             }
             (Phase::Settling(pending), Input::Reread(Err(error))) => {
                 Step::Done(Done::Unknown(pending.unknown.unwrap_or(error)))
