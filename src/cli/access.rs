@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ctrlrun::plan::effect::HistoryRow;
 use ctrlrun::plan::key::Key;
-use ctrlrun::store::stop::inside_append;
+use ctrlrun::store::stop::{inside_append, inside_run_append};
 use ctrlrun::store::{
     self, Captured, CouldNot, Filter, Flow, Listed, Location, Mode, Options, Reason, Shown, Store,
     Stream,
@@ -191,6 +191,7 @@ pub fn open(global: &Global, place: Place, mode: Mode, deed: Deed) -> Result<Ope
     }
     let mut options = Options::new(mode, within);
     options.before_commit = Some(Arc::new(inside_append));
+    options.before_run_commit = Some(Arc::new(inside_run_append));
     match store::open(&place.location, &options) {
         Ok(opened) => {
             for warning in &opened.warnings {

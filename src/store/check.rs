@@ -2,6 +2,7 @@
 //! found and, where that must not stay so, what mends it (CLI-23).
 use std::time::Duration;
 
+use super::columns::OLDEST;
 use super::{Location, Mode, Options, open, postgres};
 
 /// What one look found.
@@ -53,13 +54,24 @@ pub fn check(location: &Location, probe: bool, within: Duration) -> Checked {
     }
 }
 
+/// What is said of a schema whose version is `found`, and where, by a binary that knows versions up to
+/// `newest`.
+pub(super) fn version(found: i64, whereabouts: &str, newest: i64) -> String {
+    let known = format!("version {found}{whereabouts}, this ctrlrun knows {OLDEST} to {newest}");
+    match found < newest {
+        true => format!("{known} (`ctrlrun init --upgrade` moves it)"),
+        false => known,
+    }
+}
+
 fn embedded(location: &Location, probe: bool, within: Duration) -> Checked {
     let mut checked = Checked::default();
     match open(location, &Options::new(Mode::Read, within)) {
         Ok(opened) => {
             let identity = opened.store.identity();
             checked.store_id = Some(identity.store_id);
-            let version = format!("version {}", identity.schema_version);
+            let found = i64::from(identity.schema_version);
+            let version = version(found, "", super::sqlite::NEWEST);
             checked.checks.push(Check::fine("schema", version));
             let durable = "every writer sets and checks WAL and synchronous=FULL";
             checked.checks.push(Check::fine("durability", durable));

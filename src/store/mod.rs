@@ -36,7 +36,8 @@ use crate::plan::key::Key;
 use crate::plan::time::Timestamp;
 
 pub use self::location::Location;
-pub use self::open::{BeforeCommit, Mode, Opened, Options, open};
+pub use self::open::{BeforeCommit, BeforeRunCommit, Mode, Opened, Options, open};
+pub use self::runs::Runs;
 pub use crate::plan::protocol::{Append, Ask, Captured, CouldNot, End, Found, Reason, Stream};
 
 /// A store of effects. One conformance suite holds for all (`conformance`).
@@ -91,6 +92,10 @@ pub trait Store: Send + Sync {
         stream: Stream,
         within: Duration,
     ) -> Result<Option<Captured>, CouldNot>;
+
+    /// The workflow runs beside the effects, in the same database. A store whose schema is older than
+    /// they are says so at every verb.
+    fn runs(&self) -> &dyn Runs;
 
     /// Which store this is.
     fn identity(&self) -> &Identity;

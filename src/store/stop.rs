@@ -7,6 +7,7 @@ use nix::sys::signal::{Signal, raise};
 
 use super::Append;
 use crate::plan::effect::Event;
+use crate::plan::workflow::RunAppend;
 
 /// Where a process can be made to halt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,10 +30,19 @@ pub enum Point {
     InSettle,
     /// The settle is durable.
     AfterSettle,
+    /// A tick was decided on what was loaded; its append has not started.
+    BeforeTick,
+    /// Inside the transaction of a run's append, after its writes, before COMMIT.
+    InTick,
+    /// The tick is durable; what it dispatched has not been looked at.
+    AfterTick,
 }
 
 impl Point {
-    /// Every point, in the order in which a run passes them.
+    /// The points of a run's ticks, in their order.
+    pub const OF_TICKS: [Self; 3] = [Self::BeforeTick, Self::InTick, Self::AfterTick];
+
+    /// Every point of one effect, in the order in which it passes them.
     pub const ALL: [Self; 9] = [
         Self::BeforeReserve,
         Self::InReserve,
@@ -58,6 +68,9 @@ impl Point {
             Self::BeforeSettle => "before-settle",
             Self::InSettle => "in-settle",
             Self::AfterSettle => "after-settle",
+            Self::BeforeTick => "before-tick",
+            Self::InTick => "in-tick",
+            Self::AfterTick => "after-tick",
         }
     }
 }
@@ -66,7 +79,8 @@ static ARMED: OnceLock<Point> = OnceLock::new();
 
 /// Arms the point of that name, for this process; an unknown name arms nothing.
 pub fn arm(name: &str) {
-    if let Some(point) = Point::ALL.into_iter().find(|point| point.name() == name) {
+    let mut all = Point::ALL.into_iter().chain(Point::OF_TICKS);
+    if let Some(point) = all.find(|point| point.name() == name) {
         let _ = ARMED.set(point);
     }
 }
@@ -77,6 +91,12 @@ pub fn here(point: Point, scratch: bool) {
     if scratch && ARMED.get() == Some(&point) {
         let _ = raise(Signal::SIGSTOP);
     }
+}
+
+/// The stop point inside a run's append.
+pub fn inside_run_append(_: &RunAppend) {
+    // The store calls this only if it carries the mark.
+    here(Point::InTick, true);
 }
 
 /// The stop points inside an append, for a store to be opened with.

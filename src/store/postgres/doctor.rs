@@ -11,7 +11,7 @@ use super::store::Site;
 use super::transaction::Deadline;
 use crate::plan::time::Timestamp;
 use crate::store::CouldNot;
-use crate::store::check::{Check, Checked};
+use crate::store::check::{Check, Checked, version};
 use crate::store::location::PostgresAt;
 use crate::store::row::Malformed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -53,7 +53,8 @@ pub fn check(at: &PostgresAt, probing: bool, within: Duration) -> Checked {
         Ok(health) => {
             checked.store_id = Some(health.store_id);
             let mark = if health.scratch { ", a scratch store" } else { "" };
-            let version = format!("version {} in {}{mark}", schema::VERSION, site.names.quoted());
+            let whereabouts = format!(" in {}{mark}", site.names.quoted());
+            let version = version(health.schema_version, &whereabouts, schema::VERSION);
             checked.checks.push(Check::fine("schema", version));
             checked.checks.push(origin(&link, deadline));
         }

@@ -40,7 +40,7 @@ pub fn open(at: &PostgresAt, options: &Options) -> Result<Opened, CouldNot> {
     };
     let identity = Identity {
         store_id: health.store_id,
-        schema_version: u32::try_from(schema::VERSION).unwrap_or(u32::MAX),
+        schema_version: u32::try_from(health.schema_version).unwrap_or(u32::MAX),
         scratch: health.scratch,
         place: site.names.place.clone(),
     };

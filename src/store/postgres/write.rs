@@ -18,7 +18,7 @@ use super::read::Param;
 use super::schema::{self, Names, VERSION};
 use super::transaction::{Deadline, MARK, begin, both, roll_back};
 use crate::plan::protocol::Kept;
-use crate::store::columns::{Columns, miscounted, time_over};
+use crate::store::columns::{Columns, OLDEST, miscounted, time_over};
 use crate::store::row::{EventRow, Malformed, integer, stream_name};
 use crate::store::{Append, BeforeCommit, Captured, CouldNot, Reason};
 
@@ -72,7 +72,7 @@ const UPDATE: &str = "UPDATE :schema.effects SET
 /// everything that a statement mentions, so it mentions no more than is written.
 const WRITE: &str = "WITH store AS (
     SELECT schema_version, store_id, attempt_floor,
-      schema_version = $27 AND store_id = $28 AND :marked AS fits
+      schema_version BETWEEN :oldest AND $27 AND store_id = $28 AND :marked AS fits
     FROM :schema.store),
   written AS (:row RETURNING 1):events:outputs
   SELECT s.schema_version, s.store_id, :marked,
@@ -221,6 +221,7 @@ fn statement(append: &Append, writing: &Writing<'_>) -> String {
         .replace(":of_events", &counted("events", events))
         .replace(":of_outputs", &counted("outputs", append.outputs.len()))
         .replace(":row", row)
+        .replace(":oldest", &OLDEST.to_string())
         .replace(":origin", origin)
         .replace(":marked", &marked);
     writing.names.fill(&sql)

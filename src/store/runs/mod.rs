@@ -4,7 +4,11 @@
 //! | file | what it does |
 //! |---|---|
 //! | [`row`] | a run as flat columns, the same on every store, and the checksum of its row |
+//! | `columns` | what both kinds of store write twice otherwise |
+//! | `turns` | whose turn it is |
+pub(super) mod columns;
 pub mod row;
+pub(super) mod turns;
 
 use std::time::Duration;
 
@@ -19,6 +23,10 @@ use crate::plan::workflow::{
     Claim, Dispatch, DispatchRef, InboxItem, Name, Run, RunAppend, RunHistoryRow, RunId, Status,
     Tier, Wakeup,
 };
+
+/// So many wakeups of one run go with the one that is claimed, at most: a claim's cost must not grow
+/// with how many wait.
+pub(super) const OTHERS_MAX: usize = 256;
 
 /// A store of runs, beside that of effects and in the same database; a [`Store`](super::Store) hands
 /// out its own by `runs()`.
@@ -105,7 +113,7 @@ pub trait Runs: Send + Sync {
 
     /// Takes wakeups that are due and that nobody has: the lowest tier first, within a tier the
     /// workflows in turn, however many each has. With a wakeup go all others of its run that are due
-    /// and that nobody has. None is handed out again before `take.hold` has passed, by the store's
+    /// and that nobody has (256 at most). None is handed out again before `take.hold` has passed, by the store's
     /// clock. Its cost does not grow with the number of wakeups.
     ///
     /// # Errors

@@ -7,6 +7,7 @@
 //! | `schema` | the schema and its steps |
 //! | `write` | one conditional write |
 //! | `read`, `list` | what is read |
+//! | `runs` | workflow runs |
 //! | `busy` | waiting for a lock |
 //! | `error` | what SQLite's errors mean |
 mod busy;
@@ -15,6 +16,7 @@ mod list;
 mod open;
 mod place;
 mod read;
+mod runs;
 mod schema;
 mod write;
 
@@ -30,20 +32,23 @@ use self::list::Listing;
 use self::open::{Frozen, Site};
 use self::write::Try;
 use super::{
-    Append, Ask, BeforeCommit, Captured, CouldNot, End, Filter, Flow, Found, Identity, Listed,
-    Reason, Store, Stream,
+    Append, Ask, BeforeCommit, BeforeRunCommit, Captured, CouldNot, End, Filter, Flow, Found, Identity, Listed,
+    Reason, Runs, Store, Stream,
 };
+use super::runs::turns::Turns;
 use crate::plan::effect::{HistoryRow, WriteId};
 use crate::plan::key::Key;
 use crate::plan::time::Timestamp;
 
 pub use self::open::open;
+pub use self::schema::VERSION as NEWEST;
 
 /// A store in a SQLite file, open.
 pub struct Sqlite {
     site: Site,
     identity: Identity,
     before_commit: Option<BeforeCommit>,
+    before_run_commit: Option<BeforeRunCommit>,
     session: Mutex<Session>,
 }
 
@@ -55,6 +60,21 @@ struct Session {
     /// Writes whose COMMIT failed in a way that proves nothing. What is read of them, there or not,
     /// is no evidence by itself (CMT-8).
     suspects: Vec<WriteId>,
+    /// Whose turn it is in the queues.
+    turns: Turns,
+}
+
+impl Session {
+    /// Keeps in mind what the end of a write says about later reads of it.
+    fn ended(&mut self, write_id: WriteId, end: End) -> End {
+        match &end {
+            // Its frames were written anew, over those of the try that failed.
+            End::Landed => self.suspects.retain(|suspect| *suspect != write_id),
+            End::Unknown(_) => self.suspects.push(write_id),
+            End::Refused | End::NotCommitted(_) => {}
+        }
+        end
+    }
 }
 
 /// A connection, and what was seen of the file if it was opened as one that does not change.
@@ -107,8 +127,26 @@ impl Sqlite {
     }
 
     fn load_on(&self, session: &mut Session, key: &Key, ask: Ask) -> Result<Found, CouldNot> {
+        self.evident(
+            session,
+            |connection| self.found(connection, key, ask),
+            |found| {
+                let of_row = found.record.iter().map(|record| record.write_id);
+                of_row.chain(found.event.iter().map(|event| event.write_id)).collect()
+            },
+        )
+    }
+
+    /// Reads what `ids` tells the writes of, and takes nothing for read that may be gone after a power
+    /// failure.
+    fn evident<T>(
+        &self,
+        session: &mut Session,
+        mut what: impl FnMut(&Connection) -> Result<T, Fault>,
+        ids: fn(&T) -> Vec<WriteId>,
+    ) -> Result<T, CouldNot> {
         if session.suspects.is_empty() {
-            return self.read(session, |connection| self.found(connection, key, ask));
+            return self.read(session, what);
         }
         // CMT-8. The log may hold a commit record that failed to reach the disk: this process reads
         // past it, another, after a crash, would find it. A truncating checkpoint settles that: what
@@ -122,11 +160,8 @@ impl Sqlite {
         if settled {
             session.suspects.clear();
         }
-        let found = self.read(session, |connection| self.found(connection, key, ask))?;
-        let suspect = |id: WriteId| session.suspects.contains(&id);
-        let of_row = found.record.as_ref().map(|record| record.write_id);
-        let of_event = found.event.as_ref().map(|event| event.write_id);
-        if of_row.is_some_and(suspect) || of_event.is_some_and(suspect) {
+        let found = self.read(session, &mut what)?;
+        if ids(&found).iter().any(|id| session.suspects.contains(id)) {
             // It is seen, and yet may be gone after a power failure.
             return Err(CouldNot {
                 reason: Reason::Unreachable,
@@ -142,22 +177,17 @@ impl Sqlite {
         Ok(found)
     }
 
-    fn found(&self, connection: &Connection, key: &Key, ask: Ask) -> Result<Found, Fault> {
-        read::load(connection, key, ask, &self.identity.place, now)
-    }
-}
-
-impl Store for Sqlite {
-    fn load(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
-        let mut session = self.session(within);
-        self.load_on(&mut session, key, ask)
-    }
-
-    fn append(&self, append: &Append, within: Duration) -> End {
+    /// Tries one write, on a connection to the file that was opened. `write_id` names it where it can
+    /// be looked for afterwards.
+    fn write_on(
+        &self,
+        session: &mut Session,
+        write_id: Option<WriteId>,
+        attempt: impl FnOnce(&Connection, &Deadline) -> Try,
+    ) -> End {
         if self.site.read_only {
             return End::NotCommitted(self.site.for_reading());
         }
-        let mut session = self.session(within);
         // A write to a file that lost its place would be found by nobody (STO-9).
         if let Err(error) = self.site.still() {
             return End::NotCommitted(error);
@@ -170,29 +200,28 @@ impl Store for Sqlite {
                 Err(fault) => return End::NotCommitted(self.could_not(fault)),
             },
         };
-        let stop = self.before_commit.as_ref();
-        let tried = write::append(&opening.connection, &deadline, append, stop);
+        let tried = attempt(&opening.connection, &deadline);
         if opening.connection.is_autocommit() {
             session.connection = Some(opening);
         }
-        let write_id = append.next.write_id;
-        match tried {
-            Try::Landed => {
-                // Its frames were written anew, over those of the try that failed.
-                session.suspects.retain(|suspect| *suspect != write_id);
-                End::Landed
-            }
-            Try::Refused => End::Refused,
-            Try::NotCommitted(fault) => End::NotCommitted(self.could_not(fault)),
-            Try::Unknown(fault) => {
-                session.suspects.push(write_id);
-                End::Unknown(self.could_not(fault))
-            }
+        let end = self.told(tried);
+        match write_id {
+            Some(write_id) => session.ended(write_id, end),
+            None => end,
         }
     }
 
-    fn reread(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
-        let mut session = self.session(within);
+    fn told(&self, tried: Try) -> End {
+        match tried {
+            Try::Landed => End::Landed,
+            Try::Refused => End::Refused,
+            Try::NotCommitted(fault) => End::NotCommitted(self.could_not(fault)),
+            Try::Unknown(fault) => End::Unknown(self.could_not(fault)),
+        }
+    }
+
+    /// A fresh connection, to the same store.
+    fn renew(&self, session: &mut Session) -> Result<(), CouldNot> {
         let deadline = session.deadline.clone();
         let fresh = deadline
             .insist(|| {
@@ -207,6 +236,30 @@ impl Store for Sqlite {
             .map_err(|fault| self.could_not(fault))?;
         // The old one goes only now: closed as the last, it would checkpoint.
         session.connection = Some(fresh);
+        Ok(())
+    }
+
+    fn found(&self, connection: &Connection, key: &Key, ask: Ask) -> Result<Found, Fault> {
+        read::load(connection, key, ask, &self.identity.place, now)
+    }
+}
+
+impl Store for Sqlite {
+    fn load(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
+        let mut session = self.session(within);
+        self.load_on(&mut session, key, ask)
+    }
+
+    fn append(&self, append: &Append, within: Duration) -> End {
+        let mut session = self.session(within);
+        self.write_on(&mut session, Some(append.next.write_id), |connection, deadline| {
+            write::append(connection, deadline, append, self.before_commit.as_ref())
+        })
+    }
+
+    fn reread(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
+        let mut session = self.session(within);
+        self.renew(&mut session)?;
         self.load_on(&mut session, key, ask)
     }
 
@@ -249,6 +302,10 @@ impl Store for Sqlite {
     ) -> Result<Option<Captured>, CouldNot> {
         let mut session = self.session(within);
         self.read(&mut session, |connection| read::output(connection, key, attempt, stream))
+    }
+
+    fn runs(&self) -> &dyn Runs {
+        self
     }
 
     fn identity(&self) -> &Identity {

@@ -11,6 +11,7 @@ use rusqlite::{Connection, params};
 
 use super::busy::Deadline;
 use super::error::{Fault, is_fsync, proves_no_commit};
+use super::runs;
 use crate::plan::effect::Record;
 use crate::plan::protocol::{Append, Kept};
 use crate::store::BeforeCommit;
@@ -98,6 +99,11 @@ pub fn append(
         roll_back(connection);
         return Try::NotCommitted(time_over().into());
     }
+    commit(connection)
+}
+
+/// Ends a transaction, and tells how it ended.
+pub fn commit(connection: &Connection) -> Try {
     let Err(fault) = execute(connection, "COMMIT") else {
         return Try::Landed;
     };
@@ -119,6 +125,9 @@ fn write(connection: &Connection, append: &Append, columns: &Columns) -> Result<
         connection.prepare_cached(STANDS)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     super::schema::check(version, "the store", "ctrlrun init --upgrade")?;
     if append.found.is_none() && floor != integer("attempt_floor", append.attempt_floor)? {
+        return Ok(false);
+    }
+    if !runs::still_dispatched(connection, append)? {
         return Ok(false);
     }
     match write_row(connection, append, row)? {
@@ -152,6 +161,7 @@ fn write(connection: &Connection, append: &Append, columns: &Columns) -> Result<
             captured.tail,
         ])?)?;
     }
+    runs::wake(connection, append)?;
     Ok(true)
 }
 
@@ -243,25 +253,28 @@ fn same_attempt(found: &Record, next: &Record) -> bool {
         && found.run_id == next.run_id
 }
 
-fn execute(connection: &Connection, sql: &str) -> Result<(), Fault> {
+/// A statement without values.
+pub fn execute(connection: &Connection, sql: &str) -> Result<(), Fault> {
     connection.prepare_cached(sql)?.execute([])?;
     Ok(())
 }
 
 /// Some errors have rolled back already. Should it fail, the caller closes the connection.
-fn roll_back(connection: &Connection) {
+pub fn roll_back(connection: &Connection) {
     if !connection.is_autocommit() {
         execute(connection, "ROLLBACK").ok();
     }
 }
 
-fn one(changed: usize) -> Result<(), Fault> {
+/// It changed one row, as it must.
+pub fn one(changed: usize) -> Result<(), Fault> {
     match changed {
         1 => Ok(()),
         other => Err(miscounted_rows(other)),
     }
 }
 
-fn miscounted_rows(changed: usize) -> Fault {
+/// It changed another number of rows than one.
+pub fn miscounted_rows(changed: usize) -> Fault {
     miscounted(u64::try_from(changed).unwrap_or(u64::MAX)).into()
 }
