@@ -3,9 +3,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::types::{Asked, Expected, Hash, InboxId, Name, Status, Tier};
+use super::append::InboxId;
+use super::names::{Hash, Name};
+use super::types::{Asked, Expected, Status, Tier};
 use crate::plan::effect::Unreadable;
-use crate::plan::key::Key;
+use crate::plan::key::{Fingerprint, Key};
 use crate::plan::time::Timestamp;
 
 /// One event of a run, as a tick names it and the fold reads it.
@@ -35,6 +37,8 @@ pub enum RunEvent {
         key: Key,
         /// The attempt.
         attempt: u64,
+        /// What the effect is to be bound to.
+        fingerprint: Fingerprint,
         /// What the reserve is held to.
         expect: Expected,
         /// Not before.

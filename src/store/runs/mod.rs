@@ -52,8 +52,9 @@ pub trait Runs: Send + Sync {
     /// cannot be read or its checksum is wrong.
     fn load_run(&self, run: &RunId, within: Duration) -> Result<RunFound, CouldNot>;
 
-    /// The records of these keys and, of those in `with_output`, what replay would print of their
-    /// standard output: what a person stated, else what the attempt wrote. Read after the run.
+    /// The records of these keys and, of those in `with_output` that are COMMITTED, what replay
+    /// prints of their standard output: of one committed by its own word what the attempt wrote, of
+    /// one committed by a person or a probe what was stated, and nothing else. Read after the run.
     ///
     /// # Errors
     /// [`CouldNot`].

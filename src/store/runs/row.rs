@@ -224,6 +224,7 @@ mod tests {
                 NodeState::Dispatched {
                     key,
                     attempt: 1,
+                    fingerprint: crate::plan::key::Fingerprint([1; 32]),
                     expect: Expected::Revision(4),
                     due: Timestamp(2),
                 },
