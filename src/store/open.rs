@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::location::Location;
-use crate::plan::workflow::RunAppend;
 use super::{Append, CouldNot, Store, postgres, sqlite};
+use crate::plan::workflow::RunAppend;
 
 /// What a store is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

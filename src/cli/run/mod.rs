@@ -234,6 +234,7 @@ fn command(args: &RunArgs) -> Command {
         args: words.collect(),
         no_stdin: args.no_stdin,
         capture: args.capture.bytes(),
+        is_shown: true,
         timeout: args.timeout,
         kill_after: args.kill_after,
         outcome_dir: outcome_dir(),

@@ -31,11 +31,11 @@ use self::error::{Fault, could_not};
 use self::list::Listing;
 use self::open::{Frozen, Site};
 use self::write::Try;
-use super::{
-    Append, Ask, BeforeCommit, BeforeRunCommit, Captured, CouldNot, End, Filter, Flow, Found, Identity, Listed,
-    Reason, Runs, Store, Stream,
-};
 use super::runs::turns::Turns;
+use super::{
+    Append, Ask, BeforeCommit, BeforeRunCommit, Captured, CouldNot, End, Filter, Flow, Found,
+    Identity, Listed, Reason, Runs, Store, Stream,
+};
 use crate::plan::effect::{HistoryRow, WriteId};
 use crate::plan::key::Key;
 use crate::plan::time::Timestamp;

@@ -62,8 +62,7 @@ pub fn next_due(connection: &Connection, queue: Queue) -> Result<Option<Timestam
 }
 
 fn free_at(connection: &Connection, queue: Queue, tier: Tier) -> Result<Option<i64>, Fault> {
-    let sql =
-        format!("SELECT free_at FROM {} WHERE tier=?1 ORDER BY free_at LIMIT 1", queue.table);
+    let sql = format!("SELECT free_at FROM {} WHERE tier=?1 ORDER BY free_at LIMIT 1", queue.table);
     let mut statement = connection.prepare_cached(&sql)?;
     Ok(statement.query_row([tier.number()], |row| row.get(0)).optional()?)
 }
@@ -118,9 +117,8 @@ fn next_workflow(
         queue.table
     );
     let mut statement = connection.prepare_cached(&sql)?;
-    let mut after = |last: &str| {
-        statement.query_row(params![tier.number(), last], |row| row.get(0)).optional()
-    };
+    let mut after =
+        |last: &str| statement.query_row(params![tier.number(), last], |row| row.get(0)).optional();
     Ok(match after(last)? {
         Some(next) => Some(next),
         // No name of a workflow is empty.

@@ -10,9 +10,7 @@ use crate::plan::effect::Record;
 use crate::plan::key::Key;
 use crate::plan::protocol::Captured;
 use crate::plan::time::Timestamp;
-use crate::plan::workflow::{
-    Dispatch, InboxId, InboxItem, Run, RunHistoryRow, RunId, Wakeup,
-};
+use crate::plan::workflow::{Dispatch, InboxId, InboxItem, Run, RunHistoryRow, RunId, Wakeup};
 use crate::store::columns::record_columns;
 use crate::store::row::{Malformed, natural};
 use crate::store::runs::columns::{
@@ -110,11 +108,8 @@ impl Reading<'_> {
     }
 
     fn wakeups(&self, now: Timestamp) -> Result<Vec<Wakeup>, Fault> {
-        const SQL: &str = concat!(
-            "SELECT ",
-            wakeup_columns!(),
-            " FROM wakeups w WHERE run_id=?1 AND due_at<=?2"
-        );
+        const SQL: &str =
+            concat!("SELECT ", wakeup_columns!(), " FROM wakeups w WHERE run_id=?1 AND due_at<=?2");
         let mut statement = self.connection.prepare_cached(SQL)?;
         let mut rows = statement.query(params![self.run.as_str(), now.0])?;
         let mut all = Vec::new();

@@ -110,9 +110,10 @@ pub fn append(
                 &taken.id.put_id.0.as_bytes()[..]
             ])?;
         let Some((key, revision)) = &taken.unstarted else { continue };
-        let stands = prepared(connection, "SELECT record_version FROM effects WHERE effect_key=?1")?
-            .query_row([key.as_str()], |row| row.get::<_, i64>(0))
-            .optional()?;
+        let stands =
+            prepared(connection, "SELECT record_version FROM effects WHERE effect_key=?1")?
+                .query_row([key.as_str()], |row| row.get::<_, i64>(0))
+                .optional()?;
         let expected = revision.map(|at| integer("expected", at)).transpose()?;
         if stands != expected {
             return Ok(false);
@@ -226,11 +227,7 @@ fn delete_wakeup(
 }
 
 /// Puts an item into a run's inbox, and its wakeup; false if there is no such run.
-pub fn put_inbox(
-    connection: &Connection,
-    item: &InboxItem,
-    now: Timestamp,
-) -> Result<bool, Fault> {
+pub fn put_inbox(connection: &Connection, item: &InboxItem, now: Timestamp) -> Result<bool, Fault> {
     const THERE: &str = "SELECT 1 FROM runs WHERE run_id=?1";
     const PUT: &str = "INSERT INTO inbox(run_id, item_id, put_at, wish) VALUES(?1, ?2, ?3, ?4)
         ON CONFLICT DO NOTHING";
@@ -318,4 +315,3 @@ pub fn wake(connection: &Connection, append: &Append) -> Result<(), Fault> {
     };
     put_wakeup(connection, &wakeup)
 }
-
