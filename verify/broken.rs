@@ -76,6 +76,11 @@ macro_rules! forward {
             self.$field.output(key, attempt, stream, within)
         }
     };
+    (@ $field:tt runs) => {
+        fn runs(&self) -> &dyn ctrlrun::store::Runs {
+            self.$field.runs()
+        }
+    };
     (@ $field:tt identity) => {
         fn identity(&self) -> &ctrlrun::store::Identity {
             self.$field.identity()
@@ -368,7 +373,7 @@ impl Store for Broken {
         }
     }
 
-    forward!(inner: list history output identity);
+    forward!(inner: list history output runs identity);
 }
 
 impl Broken {

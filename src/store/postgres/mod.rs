@@ -19,6 +19,7 @@
 //! | `transaction` | how a transaction of ours begins and ends |
 //! | `write` | one conditional write |
 //! | `read`, `list`, `cells` | what is read |
+//! | `runs` | workflow runs |
 //! | `doctor`, `probe` | what the server is like, and what it does in an experiment |
 //! | `error` | what errors mean |
 //! | [`faultproxy`] | a proxy that cuts, stalls or rewrites at one message, on purpose |
@@ -40,6 +41,7 @@ pub mod passfile;
 mod probe;
 mod read;
 pub mod refusal;
+mod runs;
 mod schema;
 pub mod secret;
 pub mod service;

@@ -45,7 +45,9 @@ pub fn open(at: &PostgresAt, options: &Options) -> Result<Opened, CouldNot> {
         place: site.names.place.clone(),
     };
     let before_commit = options.before_commit.clone().filter(|_| health.scratch);
-    let store = Postgres::new(site, identity, health.tells_origin, before_commit, link);
+    let before_run_commit = options.before_run_commit.clone().filter(|_| health.scratch);
+    let stops = (before_commit, before_run_commit);
+    let store = Postgres::new(site, identity, health.tells_origin, stops, link);
     Ok(Opened { store: Box::new(store), warnings, created, grants })
 }
 

@@ -16,9 +16,11 @@ use super::transaction::Deadline;
 use super::write::{self, Try, Writing};
 use crate::plan::effect::{HistoryRow, WriteId};
 use crate::plan::key::Key;
+use crate::plan::workflow::RunId;
+use crate::store::runs::turns::Turns;
 use crate::store::{
-    Append, Ask, BeforeCommit, Captured, CouldNot, End, Filter, Flow, Found, Identity, Listed,
-    Reason, Store, Stream,
+    Append, Ask, BeforeCommit, BeforeRunCommit, Captured, CouldNot, End, Filter, Flow, Found, Identity, Listed,
+    Reason, Runs, Store, Stream,
 };
 
 /// A connection that was unused for so long is opened anew: what lies between (a firewall, a pooler)
@@ -77,24 +79,36 @@ fn may_have_room_soon(error: &ConnectError) -> bool {
 
 /// A store on a Postgres server, open.
 pub struct Postgres {
-    site: Site,
-    identity: Identity,
+    pub(super) site: Site,
+    pub(super) identity: Identity,
     tells_origin: bool,
     before_commit: Option<BeforeCommit>,
+    pub(super) before_run_commit: Option<BeforeRunCommit>,
     session: Mutex<Session>,
 }
 
 /// What changes from verb to verb.
-struct Session {
+pub(super) struct Session {
     link: Option<Link>,
     used: Instant,
+    /// Whose turn it is in the queues.
+    pub turns: Turns,
     /// The tries of appends whose COMMIT gave no answer that counts.
     in_doubt: Vec<InDoubt>,
 }
 
+/// What a write is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// An effect.
+    Effect(Key),
+    /// A workflow run.
+    Run(RunId),
+}
+
 /// A try that nobody knows the end of.
 struct InDoubt {
-    key: Key,
+    about: Subject,
     write_id: WriteId,
     /// Where it was written, as far as the server would say.
     wrote_at: Option<Origin>,
@@ -106,19 +120,24 @@ impl Postgres {
         site: Site,
         identity: Identity,
         tells_origin: bool,
-        before_commit: Option<BeforeCommit>,
+        (before_commit, before_run_commit): (Option<BeforeCommit>, Option<BeforeRunCommit>),
         link: Link,
     ) -> Self {
-        let session = Session { link: Some(link), used: Instant::now(), in_doubt: Vec::new() };
-        Self { site, identity, tells_origin, before_commit, session: Mutex::new(session) }
+        let session = Mutex::new(Session {
+            link: Some(link),
+            used: Instant::now(),
+            turns: Turns::default(),
+            in_doubt: Vec::new(),
+        });
+        Self { site, identity, tells_origin, before_commit, before_run_commit, session }
     }
 
-    fn session(&self) -> MutexGuard<'_, Session> {
+    pub(super) fn session(&self) -> MutexGuard<'_, Session> {
         // A panic of another thread took its link with it.
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn could_not(&self, fault: Fault) -> CouldNot {
+    pub(super) fn could_not(&self, fault: Fault) -> CouldNot {
         if matches!(code(&fault), Some("42P01" | "3F000")) {
             return self.site.names.missing();
         }
@@ -127,7 +146,7 @@ impl Postgres {
 
     /// Reads; once more on a new connection where the one that was kept turns out to have ended, for
     /// nothing was asked on it that could not be asked again.
-    fn read<T>(
+    pub(super) fn read<T>(
         &self,
         deadline: Deadline,
         mut what: impl FnMut(&Link) -> Result<T, Fault>,
@@ -148,6 +167,106 @@ impl Postgres {
         let answer = what(&link);
         session.keep(link);
         answer.map_err(|fault| self.could_not(fault))
+    }
+
+    /// Tries one write, and keeps in mind where it was tried if nobody knows its end.
+    pub(super) fn write_on(
+        &self,
+        about: Subject,
+        write_id: WriteId,
+        within: Duration,
+        attempt: impl FnOnce(&Link, &Writing<'_>) -> (Try, Option<Origin>),
+    ) -> End {
+        let deadline = Deadline::new(within);
+        let mut session = self.session();
+        // Another append to it means that the one before was settled, or given up.
+        session.in_doubt.retain(|doubt| doubt.about != about || doubt.write_id == write_id);
+        let (end, wrote_at) = self.try_on(&mut session, deadline, attempt);
+        if let End::Unknown(_) = &end {
+            session.in_doubt.push(InDoubt { about, write_id, wrote_at });
+        }
+        end
+    }
+
+    /// Tries a write that is nobody's to settle.
+    pub(super) fn write_once(
+        &self,
+        within: Duration,
+        attempt: impl FnOnce(&Link, &Writing<'_>) -> Try,
+    ) -> End {
+        let deadline = Deadline::new(within);
+        let mut session = self.session();
+        self.try_on(&mut session, deadline, |link, writing| (attempt(link, writing), None)).0
+    }
+
+    fn try_on(
+        &self,
+        session: &mut Session,
+        deadline: Deadline,
+        attempt: impl FnOnce(&Link, &Writing<'_>) -> (Try, Option<Origin>),
+    ) -> (End, Option<Origin>) {
+        let link = match session.kept().map_or_else(|| self.site.connect(deadline), Ok) {
+            Ok(link) => link,
+            Err(error) => return (End::NotCommitted(error), None),
+        };
+        let writing = Writing {
+            names: &self.site.names,
+            store_id: self.identity.store_id,
+            tells_origin: self.tells_origin,
+            deadline,
+        };
+        let (tried, wrote_at) = attempt(&link, &writing);
+        let end = match tried {
+            Try::Landed => {
+                session.keep(link);
+                End::Landed
+            }
+            Try::Refused => {
+                session.keep(link);
+                End::Refused
+            }
+            Try::NotCommitted(fault) => {
+                session.keep(link);
+                End::NotCommitted(self.could_not(fault))
+            }
+            // The next try is safe on any connection, and safest on one without a past.
+            Try::Aborted(fault) => End::NotCommitted(self.could_not(fault)),
+            Try::Unknown(fault) => End::Unknown(self.could_not(fault)),
+        };
+        (end, wrote_at)
+    }
+
+    /// Reads on a fresh connection, and takes nothing for read that is not of the server that was
+    /// written to (CMT-9).
+    pub(super) fn reread_on<T>(
+        &self,
+        about: &Subject,
+        within: Duration,
+        mut read: impl FnMut(&Link, Deadline) -> Result<(T, Option<Origin>), Fault>,
+    ) -> Result<T, CouldNot> {
+        let deadline = Deadline::new(within);
+        let mut session = self.session();
+        session.link = None;
+        let of_key = |doubt: &&InDoubt| doubt.about == *about;
+        if session.in_doubt.iter().filter(of_key).any(|doubt| doubt.wrote_at.is_none()) {
+            return Err(self.cannot_be_told());
+        }
+        let link = self.site.connect(deadline)?;
+        loop {
+            match read(&link, deadline) {
+                Ok((found, origin)) => {
+                    for doubt in session.in_doubt.iter().filter(of_key) {
+                        self.same_server(doubt, origin.as_ref())?;
+                    }
+                    session.keep(link);
+                    return Ok(found);
+                }
+                // Under a stricter isolation level than ours the wait for a writer ends so.
+                Err(Fault::Link(LinkError::Server(error)))
+                    if matches!(&*error.code, "40001" | "40P01") && !deadline.passed() => {}
+                Err(fault) => return Err(self.could_not(fault)),
+            }
+        }
     }
 
     fn loading<'a>(&'a self, key: &'a Key, ask: Ask) -> Loading<'a> {
@@ -174,71 +293,17 @@ impl Store for Postgres {
     }
 
     fn append(&self, append: &Append, within: Duration) -> End {
-        let deadline = Deadline::new(within);
-        let mut session = self.session();
-        let (key, write_id) = (&append.next.key, append.next.write_id);
-        // Another append to the key means that the one before it was settled, or given up.
-        session.in_doubt.retain(|doubt| doubt.key != *key || doubt.write_id == write_id);
-        let link = match session.kept().map_or_else(|| self.site.connect(deadline), Ok) {
-            Ok(link) => link,
-            Err(error) => return End::NotCommitted(error),
-        };
-        let writing = Writing {
-            names: &self.site.names,
-            store_id: self.identity.store_id,
-            tells_origin: self.tells_origin,
-            before_commit: self.before_commit.as_ref(),
-            deadline,
-        };
-        let (tried, wrote_at) = write::append(&link, append, &writing);
-        match tried {
-            Try::Landed => {
-                session.keep(link);
-                End::Landed
-            }
-            Try::Refused => {
-                session.keep(link);
-                End::Refused
-            }
-            Try::NotCommitted(fault) => {
-                session.keep(link);
-                End::NotCommitted(self.could_not(fault))
-            }
-            // The next try is safe on any connection, and safest on one without a past.
-            Try::Aborted(fault) => End::NotCommitted(self.could_not(fault)),
-            Try::Unknown(fault) => {
-                session.in_doubt.push(InDoubt { key: key.clone(), write_id, wrote_at });
-                End::Unknown(self.could_not(fault))
-            }
-        }
+        let about = Subject::Effect(append.next.key.clone());
+        self.write_on(about, append.next.write_id, within, |link, writing| {
+            write::append(link, append, writing, self.before_commit.as_ref())
+        })
     }
 
     fn reread(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
-        let deadline = Deadline::new(within);
-        let mut session = self.session();
-        session.link = None;
-        let of_key = |doubt: &&InDoubt| doubt.key == *key;
-        if session.in_doubt.iter().filter(of_key).any(|doubt| doubt.wrote_at.is_none()) {
-            return Err(self.cannot_be_told());
-        }
-        let link = self.site.connect(deadline)?;
-        loop {
-            match self.loading(key, ask).load_locked(&link, deadline) {
-                Ok((found, origin)) => {
-                    for doubt in session.in_doubt.iter().filter(of_key) {
-                        self.same_server(doubt, origin.as_ref())?;
-                    }
-                    session.keep(link);
-                    return Ok(found);
-                }
-                // Under a stricter isolation level than ours the wait for a writer ends so.
-                Err(Fault::Link(LinkError::Server(error)))
-                    if matches!(&*error.code, "40001" | "40P01") && !deadline.passed() => {}
-                Err(fault) => return Err(self.could_not(fault)),
-            }
-        }
+        self.reread_on(&Subject::Effect(key.clone()), within, |link, deadline| {
+            self.loading(key, ask).load_locked(link, deadline)
+        })
     }
-
     fn list(
         &self,
         filter: &Filter,
@@ -278,6 +343,10 @@ impl Store for Postgres {
         let deadline = Deadline::new(within);
         let which = (key, attempt, stream);
         self.read(deadline, |link| read::output(link, &self.site.names, which, deadline))
+    }
+
+    fn runs(&self) -> &dyn Runs {
+        self
     }
 
     fn identity(&self) -> &Identity {

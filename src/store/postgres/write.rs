@@ -15,6 +15,7 @@ use super::error::{Fault, is_victim};
 use super::health::{NO_ORIGIN_COLUMNS, ORIGIN_COLUMNS, Origin};
 use super::link::{Committed, Link};
 use super::read::Param;
+use super::runs;
 use super::schema::{self, Names, VERSION};
 use super::transaction::{Deadline, MARK, begin, both, roll_back};
 use crate::plan::protocol::Kept;
@@ -44,8 +45,6 @@ pub struct Writing<'a> {
     pub store_id: Uuid,
     /// Whether this role may ask which server it is.
     pub tells_origin: bool,
-    /// A stop point before COMMIT.
-    pub before_commit: Option<&'a BeforeCommit>,
     /// When it has to be over.
     pub deadline: Deadline,
 }
@@ -56,7 +55,7 @@ const INSERT: &str = "INSERT INTO :schema.effects(
     exit_code, signal, detail, resolved_by, reason, proven_failures, run_id, created_at, updated_at)
   SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
     $21, $22, $23, $24, $25, $26
-  FROM store WHERE fits AND attempt_floor = $30
+  FROM store WHERE fits AND attempt_floor = $30:held
   ON CONFLICT (effect_key) DO NOTHING";
 
 const UPDATE: &str = "UPDATE :schema.effects SET
@@ -65,7 +64,7 @@ const UPDATE: &str = "UPDATE :schema.effects SET
     lease_expires_at = $13, cause = $14, reaped = $15, in_doubt = $16, doubted = $17,
     exit_code = $18, signal = $19, detail = $20, resolved_by = $21, reason = $22,
     proven_failures = $23, run_id = $24, created_at = $25, updated_at = $26
-  WHERE effect_key = $1 AND record_version = $30 AND write_id = $31 AND (SELECT fits FROM store)";
+  WHERE effect_key = $1 AND record_version = $30 AND write_id = $31 AND (SELECT fits FROM store):held";
 
 /// `:row` is one of the two above. History and outputs come from it: where no row was written there
 /// is nothing to join them with (HIS-3). The answer counts all three. A new connection has to learn of
@@ -74,9 +73,9 @@ const WRITE: &str = "WITH store AS (
     SELECT schema_version, store_id, attempt_floor,
       schema_version BETWEEN :oldest AND $27 AND store_id = $28 AND :marked AS fits
     FROM :schema.store),
-  written AS (:row RETURNING 1):events:outputs
-  SELECT s.schema_version, s.store_id, :marked,
-    pg_catalog.current_setting('synchronous_commit'), (SELECT pg_catalog.count(*) FROM written),
+  :dispatched
+  written AS (:row RETURNING 1):events:outputs:woken
+  SELECT :answer, (SELECT pg_catalog.count(*) FROM written),
     :of_events, :of_outputs, :origin
   FROM store s";
 
@@ -104,12 +103,30 @@ const OF_OUTPUT: usize = 6;
 
 /// Tries `append` once; also where it was written, as far as that is known. After
 /// [`Try::Aborted`] and [`Try::Unknown`] the link is not to be used any more.
-pub fn append(link: &Link, append: &Append, writing: &Writing<'_>) -> (Try, Option<Origin>) {
+pub fn append(
+    link: &Link,
+    append: &Append,
+    writing: &Writing<'_>,
+    before_commit: Option<&BeforeCommit>,
+) -> (Try, Option<Origin>) {
     let columns = match Columns::of(append) {
         Ok(columns) => columns,
         Err(error) => return (Try::NotCommitted(error.into()), None),
     };
-    let (refused, origin) = match write(link, append, &columns, writing) {
+    let written = write(link, append, &columns, writing);
+    let stop = before_commit.map(|stop| || stop(append));
+    let stop = stop.as_ref().map(|stop| stop as &dyn Fn());
+    end(link, written, stop, writing)
+}
+
+/// Ends a transaction, and tells how it ended: what was written in it is committed, or it is given up.
+pub fn end(
+    link: &Link,
+    written: Result<Written, Fault>,
+    before_commit: Option<&dyn Fn()>,
+    writing: &Writing<'_>,
+) -> (Try, Option<Origin>) {
+    let (refused, origin) = match written {
         Ok(Written { refused, origin }) => (refused, origin),
         Err(fault) => {
             roll_back(link);
@@ -120,8 +137,8 @@ pub fn append(link: &Link, append: &Append, writing: &Writing<'_>) -> (Try, Opti
         roll_back(link);
         return (Try::Refused, None);
     }
-    if let Some(stop) = writing.before_commit {
-        stop(append);
+    if let Some(stop) = before_commit {
+        stop();
     }
     if writing.deadline.passed() {
         roll_back(link);
@@ -137,9 +154,57 @@ pub fn append(link: &Link, append: &Append, writing: &Writing<'_>) -> (Try, Opti
     (tried, origin)
 }
 
-struct Written {
-    refused: bool,
-    origin: Option<Origin>,
+/// What was written in the transaction that is open.
+pub struct Written {
+    /// Nothing: the condition did not hold.
+    pub refused: bool,
+    /// Where, as far as the server says.
+    pub origin: Option<Origin>,
+}
+
+/// The first columns of the answer of a statement that writes: what must be so whatever was written.
+pub const ANSWER: &str = "s.schema_version, s.store_id, :marked, \
+    pg_catalog.current_setting('synchronous_commit')";
+
+/// Reads them.
+///
+/// # Errors
+/// An unknown version, another store, a statement outside of its transaction.
+pub fn answered<'row>(
+    cells: &mut Cells<'row>,
+    writing: &Writing<'_>,
+) -> Result<Durable<'row>, Fault> {
+    schema::check(cells.get("schema_version")?, writing.names)?;
+    if cells.id("store_id")? != writing.store_id {
+        return Err(writing.names.another_store().into());
+    }
+    if cells.or_null("mark")? != Some(true) {
+        return Err(not_in_transaction().into());
+    }
+    Ok(Durable(cells.get("synchronous_commit")?))
+}
+
+/// How far a commit in this transaction is waited for.
+#[must_use]
+pub struct Durable<'row>(&'row str);
+
+impl Durable<'_> {
+    /// Waits until it is on disk, whoever said otherwise: the role, the database, or another client of
+    /// the same pooler (PGS-7).
+    ///
+    /// # Errors
+    /// The link's.
+    pub fn raise(self, link: &Link, deadline: Deadline) -> Result<(), Fault> {
+        if matches!(self.0, "off" | "local") {
+            link.batch("SET LOCAL synchronous_commit = on", deadline.left())?;
+        }
+        Ok(())
+    }
+}
+
+/// What a statement finds out about its own transaction; `$N` has the mark.
+pub fn marked(parameter: usize) -> String {
+    format!("pg_catalog.current_setting('{MARK}', true) = ${parameter}")
 }
 
 /// Everything up to COMMIT.
@@ -150,7 +215,6 @@ fn write(
     writing: &Writing<'_>,
 ) -> Result<Written, Fault> {
     let deadline = writing.deadline;
-    let names = writing.names;
     let mark = append.next.write_id.0.simple().to_string();
     let opening = begin(deadline.left(), &mark);
     let sql = statement(append, writing);
@@ -168,14 +232,7 @@ fn write(
         return Err(Malformed::new("store_id", "the store has lost its row").into());
     };
     let mut cells = Cells::new(row, 0);
-    schema::check(cells.get("schema_version")?, names)?;
-    if cells.id("store_id")? != writing.store_id {
-        return Err(names.another_store().into());
-    }
-    if cells.or_null("mark")? != Some(true) {
-        return Err(not_in_transaction().into());
-    }
-    let durable: &str = cells.get("synchronous_commit")?;
+    let durable = answered(&mut cells, writing)?;
     let mut count = |column| cells.get::<i64>(column);
     let (written, events, outputs) = (count("written")?, count("events")?, count("outputs")?);
     let refused = match written {
@@ -191,10 +248,7 @@ fn write(
     if !whole(events, append.history.len()) || !whole(outputs, append.outputs.len()) {
         return Err(miscounted(events.unsigned_abs().saturating_add(outputs.unsigned_abs())).into());
     }
-    if matches!(durable, "off" | "local") {
-        // Whoever set it: the role, the database, or another client of the same pooler (PGS-7).
-        link.batch("SET LOCAL synchronous_commit = on", deadline.left())?;
-    }
+    durable.raise(link, deadline)?;
     Ok(Written { refused, origin })
 }
 
@@ -213,14 +267,20 @@ fn statement(append: &Append, writing: &Writing<'_>) -> String {
         _ => format!("(SELECT pg_catalog.count(*) FROM {name})"),
     };
     let origin = if writing.tells_origin { ORIGIN_COLUMNS } else { NO_ORIGIN_COLUMNS };
-    let marked = format!("pg_catalog.current_setting('{MARK}', true) = $29");
+    let marked = marked(29);
     let outputs_after = before + events * OF_EVENT;
+    let last = outputs_after + append.outputs.len() * OF_OUTPUT;
+    let (dispatched, held, woken) = runs::of_effect(append, last);
     let sql = WRITE
         .replace(":events", &part(EVENTS, before, OF_EVENT, events))
         .replace(":outputs", &part(OUTPUTS, outputs_after, OF_OUTPUT, append.outputs.len()))
         .replace(":of_events", &counted("events", events))
         .replace(":of_outputs", &counted("outputs", append.outputs.len()))
+        .replace(":woken", &woken)
+        .replace(":dispatched", &dispatched)
         .replace(":row", row)
+        .replace(":held", held)
+        .replace(":answer", ANSWER)
         .replace(":oldest", &OLDEST.to_string())
         .replace(":origin", origin)
         .replace(":marked", &marked);
@@ -245,6 +305,7 @@ struct Values<'a> {
     write_id: Option<&'a [u8]>,
     events: Vec<Event<'a>>,
     outputs: Vec<Output<'a>>,
+    of_run: runs::OfEffect<'a>,
 }
 
 struct Event<'a> {
@@ -290,6 +351,7 @@ impl<'a> Values<'a> {
             write_id: append.found.as_ref().map(|found| &found.write_id.0.as_bytes()[..]),
             events: columns.events.iter().map(event).collect(),
             outputs: append.outputs.iter().map(output).collect::<Result<_, _>>()?,
+            of_run: runs::OfEffect::of(append),
         })
     }
 
@@ -353,6 +415,7 @@ impl<'a> Values<'a> {
             ];
             params.extend(of_output);
         }
+        self.of_run.add(&mut params);
         params
     }
 }

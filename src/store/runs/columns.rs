@@ -41,9 +41,6 @@ macro_rules! wakeup_columns {
 }
 pub(in crate::store) use {dispatch_columns, run_columns, run_event_columns, wakeup_columns};
 
-/// How many columns a run has.
-pub const RUN_COLUMNS: usize = 15;
-
 /// What a run's append writes, as columns: made before the transaction begins.
 pub struct RunColumns {
     /// The row.
@@ -97,7 +94,6 @@ pub fn damaged(place: &str, run: &str, malformed: &Malformed) -> CouldNot {
 
 /// A dispatch's columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the columns, by their names")]
 pub struct DispatchRow {
     pub run_id: String,
     pub node: String,
@@ -156,7 +152,6 @@ impl DispatchRow {
 
 /// A wakeup's columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the columns, by their names")]
 pub struct WakeupRow {
     pub run_id: String,
     pub wake_key: String,
