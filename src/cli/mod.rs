@@ -34,6 +34,7 @@ mod terminal;
 mod values;
 mod verify;
 mod which;
+mod workflow;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -139,6 +140,7 @@ enum Command {
     Output(output::OutputArgs),
     Resolve(resolve::ResolveArgs),
     Init(init::InitArgs),
+    Workflow(workflow::WorkflowArgs),
     Verify(verify::VerifyArgs),
     Doctor(doctor::DoctorArgs),
     Help(help::HelpArgs),
@@ -236,6 +238,7 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::Output(args)) => output::output(&args, global),
         Some(Command::Resolve(args)) => resolve::resolve(&args, global),
         Some(Command::Init(args)) => init::init(&args, global),
+        Some(Command::Workflow(args)) => workflow::workflow(args, global),
         Some(Command::Verify(args)) => verify::verify(&args, global),
         Some(Command::Doctor(args)) => doctor::doctor(&args, global),
         Some(Command::Help(args)) => help::help(&args),

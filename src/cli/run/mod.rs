@@ -39,6 +39,7 @@ pub use args::RunArgs;
 use args::{OnCommitted, OnRunning};
 use report::Report;
 use request::Asked;
+pub use request::ran_on;
 use status::Status;
 
 use super::Global;
@@ -48,7 +49,7 @@ use super::render::text::{clean, span};
 use super::spooled;
 
 /// Arms a stop point, in a scratch store only (STO-12).
-const STOP_VARIABLE: &str = "CTRLRUN_STOP_AT";
+pub const STOP_VARIABLE: &str = "CTRLRUN_STOP_AT";
 
 /// Runs the command as an effect.
 ///
@@ -243,7 +244,7 @@ fn command(args: &RunArgs) -> Command {
 
 /// Where the outcome file is made: where the user says by TMPDIR, else in memory if there is such a
 /// place, since it need not outlive this process, and a file on a disk costs a run noticeably.
-fn outcome_dir() -> Option<PathBuf> {
+pub fn outcome_dir() -> Option<PathBuf> {
     let variable = |name: &str| {
         let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
         Some(PathBuf::from(value))

@@ -121,7 +121,8 @@ fn program(command: &[std::ffi::OsString]) -> String {
     name.to_string_lossy().into_owned()
 }
 
-fn ran_on() -> RanOn {
+/// Where a command would run.
+pub fn ran_on() -> RanOn {
     let host = gethostname().map_or_else(|_| "?".to_owned(), |name| lossy(&name));
     // The variable first: a look-up in the password database may go over a network.
     let user = std::env::var("USER").ok().filter(|user| !user.is_empty()).or_else(|| {

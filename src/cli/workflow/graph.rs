@@ -51,8 +51,6 @@ pub fn lanes(definition: &Definition) -> String {
             begins.push(lane);
         }
         if let (Some(last), true) = (begins.iter().max(), begins.len() > 1) {
-            let from = begins.iter().min().copied().unwrap_or(at);
-            let _ = from;
             push(&mut text, &joint(&lanes, at, *last, &begins, '├', '╮', '┬'));
         }
         while lanes.last() == Some(&None) {
@@ -63,7 +61,7 @@ pub fn lanes(definition: &Definition) -> String {
 }
 
 /// The first lane that leads nowhere.
-fn free<'n>(lanes: &mut Vec<Option<&'n Name>>) -> usize {
+fn free(lanes: &mut Vec<Option<&Name>>) -> usize {
     match lanes.iter().position(Option::is_none) {
         Some(lane) => lane,
         None => {
@@ -85,18 +83,24 @@ fn joint(
 ) -> String {
     let first = those.iter().copied().min().unwrap_or(at).min(at);
     let mut line = String::new();
-    for lane in 0..lanes.len() {
+    for (lane, leads) in lanes.iter().enumerate() {
         let inside = lane >= first && lane <= last.max(at);
         let ours = those.contains(&lane) || lane == at;
         let mark = match (inside, ours) {
             (true, true) if lane == at && lane == first => corner,
             (true, true) if lane == at => '┤',
-            (true, true) if lane == first => if end == '╯' { '╰' } else { '╭' },
+            (true, true) if lane == first => {
+                if end == '╯' {
+                    '╰'
+                } else {
+                    '╭'
+                }
+            }
             (true, true) if lane == last.max(at) => end,
             (true, true) => between,
-            (true, false) if lanes[lane].is_some() => '┼',
+            (true, false) if leads.is_some() => '┼',
             (true, false) => '─',
-            (false, _) if lanes[lane].is_some() => '│',
+            (false, _) if leads.is_some() => '│',
             (false, _) => ' ',
         };
         line.push(mark);
@@ -145,7 +149,10 @@ pub fn dot(definition: &Definition) -> String {
             What::Wait(_) => "ellipse",
         };
         let label = format!("{node}\\n{}", told(spec).replace('\\', "\\\\").replace('"', "\\\""));
-        text.push_str(&format!("  {} [shape={shape}, label=\"{label}\"];\n", quoted(node.as_str())));
+        text.push_str(&format!(
+            "  {} [shape={shape}, label=\"{label}\"];\n",
+            quoted(node.as_str())
+        ));
     }
     for (node, spec) in &definition.nodes {
         for need in &spec.needs {

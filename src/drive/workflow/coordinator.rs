@@ -17,7 +17,7 @@ use crate::plan::workflow::tick::{Loaded, waits_for_nothing};
 use crate::plan::workflow::write::{Aim, Done, Found, Input, Keep, Reread, Step, Write};
 use crate::plan::workflow::{Run, RunId, Status, Wakeup};
 use crate::store::runs::{ListedRun, RunFilter, Runs, Woken};
-use crate::store::stop::{self, Point};
+use crate::store::stop::{self, TickPoint};
 use crate::store::{CouldNot, Flow, Store};
 
 /// The most tries of one write, whatever time is left.
@@ -58,9 +58,9 @@ impl Coordinator<'_> {
                 }
                 Step::Append { append, within } => {
                     let scratch = self.store.identity().scratch;
-                    stop::here(Point::BeforeTick, scratch);
+                    stop::at_tick(TickPoint::BeforeTick, scratch);
                     let end = self.runs().append_run(&append, within);
-                    stop::here(Point::AfterTick, scratch);
+                    stop::at_tick(TickPoint::AfterTick, scratch);
                     Input::Ended(end)
                 }
                 Step::Reread { revision, within } => {

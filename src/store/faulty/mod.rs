@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{
-    Append, Ask, Captured, CouldNot, End, Filter, Flow, Found, Identity, Listed, Reason, Runs, Store,
-    Stream,
+    Append, Ask, Captured, CouldNot, End, Filter, Flow, Found, Identity, Listed, Reason, Runs,
+    Store, Stream,
 };
 use crate::plan::effect::HistoryRow;
 use crate::plan::key::Key;
@@ -244,9 +244,8 @@ impl Faulty {
 
 /// What is to be performed behind `behind`; the rest stays.
 fn due_of<T>(late: &mut Vec<(Option<Verb>, T)>, behind: Option<Verb>) -> Vec<T> {
-    let (due, kept) = std::mem::take(late)
-        .into_iter()
-        .partition::<Vec<_>, _>(|(when, _)| *when == behind);
+    let (due, kept) =
+        std::mem::take(late).into_iter().partition::<Vec<_>, _>(|(when, _)| *when == behind);
     *late = kept;
     due.into_iter().map(|(_, append)| append).collect()
 }

@@ -57,7 +57,8 @@ impl<'row> Cells<'row> {
     /// Sixteen bytes or null.
     pub fn id_or_null(&mut self, column: &'static str) -> Result<Option<Uuid>, Malformed> {
         let bytes = self.or_null::<&[u8]>(column)?;
-        let id = |bytes| Uuid::from_slice(bytes).map_err(|_| Malformed::new(column, "not 16 bytes"));
+        let id =
+            |bytes| Uuid::from_slice(bytes).map_err(|_| Malformed::new(column, "not 16 bytes"));
         bytes.map(id).transpose()
     }
 

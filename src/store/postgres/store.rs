@@ -19,8 +19,8 @@ use crate::plan::key::Key;
 use crate::plan::workflow::RunId;
 use crate::store::runs::turns::Turns;
 use crate::store::{
-    Append, Ask, BeforeCommit, BeforeRunCommit, Captured, CouldNot, End, Filter, Flow, Found, Identity, Listed,
-    Reason, Runs, Store, Stream,
+    Append, Ask, BeforeCommit, BeforeRunCommit, Captured, CouldNot, End, Filter, Flow, Found,
+    Identity, Listed, Reason, Runs, Store, Stream,
 };
 
 /// A connection that was unused for so long is opened anew: what lies between (a firewall, a pooler)

@@ -69,8 +69,7 @@ pub fn load(path: &Path, effects: Effects<'_>) -> Result<Definition, CliError> {
             1 => "1 thing is wrong with it".to_owned(),
             count => format!("{count} things are wrong with it"),
         };
-        let mut error =
-            CliError::new(Kind::Config, format!("{shown}: {many}; nothing was run"));
+        let mut error = CliError::new(Kind::Config, format!("{shown}: {many}; nothing was run"));
         for wrong in wrong {
             error = error.fact(format!("{shown}:{}: {}", wrong.line, clean(&wrong.what)));
         }
@@ -135,14 +134,11 @@ struct Spans(Vec<(Place, Range<usize>)>);
 impl Spans {
     /// Where `place` stands; else the nearest that is known around it.
     fn of(&self, place: &Place) -> Range<usize> {
-        let exact = |place: &Place| {
-            self.0.iter().find(|(at, _)| at == place).map(|(_, span)| span.clone())
-        };
+        let exact =
+            |place: &Place| self.0.iter().find(|(at, _)| at == place).map(|(_, span)| span.clone());
         let around = match place {
-            Place::Field(node, field, Some(_)) => {
-                exact(&Place::Field(node.clone(), field, None))
-                    .or_else(|| exact(&Place::Node(node.clone())))
-            }
+            Place::Field(node, field, Some(_)) => exact(&Place::Field(node.clone(), field, None))
+                .or_else(|| exact(&Place::Node(node.clone()))),
             Place::Field(node, _, None) => exact(&Place::Node(node.clone())),
             Place::Whole | Place::Input(_) | Place::Node(_) => None,
         };

@@ -15,8 +15,17 @@ type Value<'t> = Spanned<DeValue<'t>>;
 
 /// The fields of a node.
 const NODE: [&str; 11] = [
-    "needs", "command", "effect", "params", "key", "wait", "not_executed", "timeout", "lease",
-    "retries", "backoff",
+    "needs",
+    "command",
+    "effect",
+    "params",
+    "key",
+    "wait",
+    "not_executed",
+    "timeout",
+    "lease",
+    "retries",
+    "backoff",
 ];
 
 /// Reads a file's fields, and collects what is wrong with them.

@@ -48,10 +48,8 @@ pub fn of_effect(append: &Append, last: usize) -> (String, &'static str, String)
     let (dispatched, held) = match append.dispatch {
         None => (String::new(), ""),
         Some(_) => {
-            let text = DISPATCHED
-                .replace(":1", &next())
-                .replace(":2", &next())
-                .replace(":3", &next());
+            let text =
+                DISPATCHED.replace(":1", &next()).replace(":2", &next()).replace(":3", &next());
             (text, HELD)
         }
     };

@@ -148,8 +148,7 @@ impl Runs for Postgres {
         let mut listing = Listing::new(filter);
         loop {
             // No lock of ours is held while the caller looks at a page.
-            let page =
-                self.read_runs(within, |link, reading| listing.next_page(link, reading))?;
+            let page = self.read_runs(within, |link, reading| listing.next_page(link, reading))?;
             if page.is_empty() {
                 return Ok(());
             }
@@ -183,9 +182,7 @@ impl Runs for Postgres {
         let Some(mark) = wakeups.first().map(|wakeup| mark(wakeup.put_id)) else {
             return End::Landed;
         };
-        self.write_runs(within, |link, writing| {
-            write::finish(link, wakeups, None, &mark, writing)
-        })
+        self.write_runs(within, |link, writing| write::finish(link, wakeups, None, &mark, writing))
     }
 
     fn requeue(&self, wakeups: &[Wakeup], next: &Wakeup, within: Duration) -> End {

@@ -76,7 +76,8 @@ const OF_RUN: &str = "SELECT c.tier, c.workflow, c.run_id, c.name FROM (
       ORDER BY q.free_at LIMIT $3 FOR UPDATE SKIP LOCKED) c";
 
 /// With a wakeup go all others of its run.
-const WITH_OTHERS: &str = "SELECT o.run_id, o.name FROM (SELECT DISTINCT run_id FROM picked) p, LATERAL (
+const WITH_OTHERS: &str =
+    "SELECT o.run_id, o.name FROM (SELECT DISTINCT run_id FROM picked) p, LATERAL (
       SELECT q.run_id, q.wake_key AS name FROM :q q
       WHERE q.run_id = p.run_id AND q.free_at <= (SELECT at FROM clock)
       LIMIT :others FOR UPDATE SKIP LOCKED) o";
@@ -209,11 +210,7 @@ fn claim(
 }
 
 /// What every row begins with; and the round goes on.
-fn head<T>(
-    rows: &[Row],
-    round: &mut Round,
-    claiming: &Claiming<'_>,
-) -> Result<Claimed<T>, Fault> {
+fn head<T>(rows: &[Row], round: &mut Round, claiming: &Claiming<'_>) -> Result<Claimed<T>, Fault> {
     let Some(row) = rows.first() else {
         return Err(Malformed::new("store_id", "the store has lost its row").into());
     };

@@ -19,8 +19,8 @@ use crate::plan::workflow::{InboxId, InboxItem, Run, RunHistoryRow, RunId};
 use crate::store::columns::record_columns;
 use crate::store::row::{Malformed, natural};
 use crate::store::runs::columns::{
-    FIRST_PAGE, PAGE, damaged, dispatch_columns, run_columns,
-    run_event_columns, unended, wakeup_columns,
+    FIRST_PAGE, PAGE, damaged, dispatch_columns, run_columns, run_event_columns, unended,
+    wakeup_columns,
 };
 use crate::store::runs::row::{RunEventRow, RunRow, wish};
 use crate::store::runs::{EffectsFound, ListedRun, RunFilter, RunFound, RunReread};
@@ -82,30 +82,29 @@ impl Reading<'_> {
             [WAKEUPS, RUN, INBOX, DISPATCHES].map(|sql| self.fill(sql));
         let name = run.as_str();
         let params: [Param<'_>; 1] = [(&name, Type::TEXT)];
-        let (wakeups, row, inbox, dispatches) =
-            link.run(self.deadline.left(), async |client| {
-                let (begun, (wakeups, (row, (inbox, (dispatches, ended))))) = both(
-                    client.batch_execute(&opening),
+        let (wakeups, row, inbox, dispatches) = link.run(self.deadline.left(), async |client| {
+            let (begun, (wakeups, (row, (inbox, (dispatches, ended))))) = both(
+                client.batch_execute(&opening),
+                both(
+                    client.query_typed(&wakeups, &params),
                     both(
-                        client.query_typed(&wakeups, &params),
+                        client.query_typed(&row, &params),
                         both(
-                            client.query_typed(&row, &params),
+                            client.query_typed(&inbox, &params),
                             both(
-                                client.query_typed(&inbox, &params),
-                                both(
-                                    client.query_typed(&dispatches, &params),
-                                    client.batch_execute("ROLLBACK"),
-                                ),
+                                client.query_typed(&dispatches, &params),
+                                client.batch_execute("ROLLBACK"),
                             ),
                         ),
                     ),
-                )
-                .await;
-                begun?;
-                let all = (wakeups?, row?, inbox?, dispatches?);
-                ended?;
-                Ok(all)
-            })?;
+                ),
+            )
+            .await;
+            begun?;
+            let all = (wakeups?, row?, inbox?, dispatches?);
+            ended?;
+            Ok(all)
+        })?;
         let mut cells = first(&row)?;
         self.head(&mut cells)?;
         let now = Timestamp(cells.get("clock")?);
@@ -347,9 +346,8 @@ impl<'a> Listing<'a> {
         }
         let filter = self.filter;
         let workflow = filter.workflow.as_ref().map(|workflow| workflow.as_str());
-        let quiet = filter
-            .quiet_for
-            .map(|quiet| i64::try_from(quiet.as_micros()).unwrap_or(i64::MAX / 4));
+        let quiet =
+            filter.quiet_for.map(|quiet| i64::try_from(quiet.as_micros()).unwrap_or(i64::MAX / 4));
         let statuses: Vec<&str> = filter.statuses.iter().map(|status| status.name()).collect();
         let statuses = Some(statuses).filter(|statuses| !statuses.is_empty());
         let params: [Param<'_>; 4] = [
@@ -358,8 +356,7 @@ impl<'a> Listing<'a> {
             (&statuses, Type::TEXT_ARRAY),
             (&quiet, Type::INT8),
         ];
-        let rows =
-            link.query(&reading.fill(&self.query()), &params, reading.deadline.left())?;
+        let rows = link.query(&reading.fill(&self.query()), &params, reading.deadline.left())?;
         let mut page = Vec::new();
         let (mut last, mut over) = (None, false);
         for row in &rows {
