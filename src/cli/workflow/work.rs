@@ -6,7 +6,7 @@ use clap::Args;
 use ctrlrun::drive::spool::Spool;
 use ctrlrun::drive::workflow::Counters;
 use ctrlrun::drive::workflow::node::Settings;
-use ctrlrun::drive::workflow::worker::{Ended, Told, Worker};
+use ctrlrun::drive::workflow::worker::{Ended, Told, Worker, needs_no_more};
 use ctrlrun::exec::{Signals, die_of_signal};
 use ctrlrun::plan::attempt::{NotRecorded, Outcome};
 use ctrlrun::plan::effect::{Record, Verdict};
@@ -145,7 +145,12 @@ fn drive(
     let counters = Counters::default();
     let pace = Pace::default();
     let told_to_stop = || ending(&signals).is_some();
-    let tell = |told: &Told<'_>| tell(told, opened, global);
+    let tell = |told: &Told<'_>| {
+        // How the one run ended is told at the end, with what to type next.
+        if !matches!(told, Told::Ticked(_, now) if of.to_the_end && needs_no_more(now)) {
+            tell(told, opened, global);
+        }
+    };
     let worker = Worker {
         stores: &stores,
         spool: spool.as_ref(),

@@ -148,9 +148,10 @@ impl<'e> Reader<'e> {
                 continue;
             };
             self.spans.0.push((Place::Node(name.clone()), key.span()));
-            if let Some(node) = self.node(&name, &key.span(), value) {
-                nodes.insert(name, node);
-            }
+            // One that cannot be read is there all the same, for those that name it.
+            let unread = || NodeSpec { needs: BTreeSet::new(), what: What::Run(unread()) };
+            let node = self.node(&name, &key.span(), value).unwrap_or_else(unread);
+            nodes.insert(name, node);
         }
         nodes
     }
@@ -398,6 +399,11 @@ impl<'e> Reader<'e> {
             }
         }
     }
+}
+
+/// Stands for a node that was complained of.
+fn unread() -> Box<RunSpec> {
+    Box::new(RunSpec { command: vec!["true".to_owned()], ..RunSpec::default() })
 }
 
 fn millis(duration: Duration) -> u64 {
