@@ -5,6 +5,7 @@
 mod lists;
 mod reads;
 mod rows;
+pub mod runs;
 mod writes;
 
 use std::time::Duration;

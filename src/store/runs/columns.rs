@@ -107,7 +107,7 @@ pub struct DispatchRow {
 }
 
 impl DispatchRow {
-    /// The columns of one that is put: nobody has it.
+    /// The columns of one that is put; it may be whose tick puts it from the beginning.
     ///
     /// # Errors
     /// [`Malformed`] for a number beyond what a store can hold.
@@ -121,8 +121,8 @@ impl DispatchRow {
             attempt: integer("attempt", dispatch.attempt)?,
             expected: revision.map(|at| integer("expected", at)).transpose()?,
             due_at: dispatch.due.0,
-            free_at: dispatch.due.0,
-            claim_id: None,
+            free_at: dispatch.claim.map_or(dispatch.due, |claim| claim.until).0,
+            claim_id: dispatch.claim.map(|claim| claim.id),
         })
     }
 

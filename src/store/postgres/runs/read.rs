@@ -200,13 +200,12 @@ impl Reading<'_> {
             record_columns!(),
             " FROM :schema.store s LEFT JOIN :schema.effects e ON e.effect_key = ANY ($1)"
         );
-        // What a person stated goes before what the child wrote.
-        const OUTPUTS: &str = "SELECT DISTINCT ON (o.effect_key)
-              o.effect_key, o.head, o.tail, o.bytes, o.whole
+        // Of what somebody else than the attempt says to have happened, only what they stated.
+        const OUTPUTS: &str = "SELECT o.effect_key, o.head, o.tail, o.bytes, o.whole
             FROM :schema.effects e JOIN :schema.output o
               ON o.effect_key = e.effect_key AND o.attempt = e.attempt
-            WHERE e.effect_key = ANY ($1) AND o.stream IN ('stated', 'stdout')
-            ORDER BY o.effect_key, o.stream = 'stdout'";
+              AND o.stream = CASE WHEN e.resolved_by IS NULL THEN 'stdout' ELSE 'stated' END
+            WHERE e.effect_key = ANY ($1) AND e.state = 'committed'";
         let opening = look(self.deadline.left());
         let [records, outputs] = [RECORDS, OUTPUTS].map(|sql| self.fill(sql));
         let keys: Vec<&str> = keys.iter().map(Key::as_str).collect();

@@ -59,7 +59,7 @@ const UPDATE: &str = "UPDATE :schema.runs SET
       record_version = $5, write_id = $6, workflow = $7, tier = $8, status = $9, reason = $10,
       definition = $11, definition_hash = $12, inputs = $13, node_states = $14,
       last_transition_seq = $15, created_at = $16, updated_at = $17, state_checksum = $18
-    WHERE run_id = $4 AND record_version = $36 AND write_id = $37
+    WHERE run_id = $4 AND record_version = $38 AND write_id = $39
       AND (SELECT fits FROM store) AND NOT EXISTS (SELECT 1 FROM moved)";
 
 /// `moved` are the effects of dispatches withdrawn that are not where they were expected. It is
@@ -79,20 +79,20 @@ const WRITE: &str = ",
     RETURNING 1),
   dispatches AS (
     INSERT INTO :schema.dispatches(
-      run_id, node, put_id, effect_key, attempt, expected, due_at, free_at, tier, workflow)
-    SELECT $4, u.node, u.put_id, u.effect_key, u.attempt, u.expected, u.due_at, u.due_at, $8, $7
+      run_id, node, put_id, effect_key, attempt, expected, due_at, free_at, claim_id, tier, workflow)
+    SELECT $4, u.*, $8, $7
     FROM written, unnest($25::text[], $26::bytea[], $27::text[], $28::bigint[], $29::bigint[],
-      $30::bigint[]) u(node, put_id, effect_key, attempt, expected, due_at)
+      $30::bigint[], $31::bigint[], $32::bytea[]) u
     ON CONFLICT (run_id, node) DO UPDATE SET put_id = excluded.put_id,
       effect_key = excluded.effect_key, attempt = excluded.attempt, expected = excluded.expected,
-      due_at = excluded.due_at, free_at = excluded.free_at, claim_id = NULL, reserved_by = NULL,
-      tier = excluded.tier, workflow = excluded.workflow
+      due_at = excluded.due_at, free_at = excluded.free_at, claim_id = excluded.claim_id,
+      reserved_by = NULL, tier = excluded.tier, workflow = excluded.workflow
     RETURNING 1),
   wakeups AS (
     INSERT INTO :schema.wakeups AS w(
       run_id, wake_key, put_id, due_at, free_at, requeues, since_seq, tier, workflow)
     SELECT $4, u.wake_key, u.put_id, u.due_at, u.due_at, u.requeues, u.since_seq, $8, $7
-    FROM written, unnest($31::text[], $32::bytea[], $33::bigint[], $34::bigint[], $35::bigint[])
+    FROM written, unnest($33::text[], $34::bytea[], $35::bigint[], $36::bigint[], $37::bigint[])
       u(wake_key, put_id, due_at, requeues, since_seq)
     ON CONFLICT (run_id, wake_key) DO UPDATE SET put_id = excluded.put_id,
       due_at = LEAST(w.due_at, excluded.due_at), free_at = LEAST(w.due_at, excluded.due_at),
@@ -200,6 +200,8 @@ struct Values<'a> {
     attempts: Vec<i64>,
     expected: Vec<Option<i64>>,
     due: Vec<i64>,
+    free: Vec<i64>,
+    claims: Vec<Option<&'a [u8]>>,
     wake_keys: Vec<&'a str>,
     wake_ids: Bytes<'a>,
     wake_due: Vec<i64>,
@@ -243,6 +245,11 @@ impl<'a> Values<'a> {
             attempts: dispatches.iter().map(|dispatch| dispatch.attempt).collect(),
             expected: dispatches.iter().map(|dispatch| dispatch.expected).collect(),
             due: dispatches.iter().map(|dispatch| dispatch.due_at).collect(),
+            free: dispatches.iter().map(|dispatch| dispatch.free_at).collect(),
+            claims: dispatches
+                .iter()
+                .map(|dispatch| dispatch.claim_id.as_ref().map(|id| &id.as_bytes()[..]))
+                .collect(),
             wake_keys: wakeups.iter().map(|wakeup| wakeup.wake_key.as_str()).collect(),
             wake_ids: wakeups.iter().map(|wakeup| &wakeup.put_id.as_bytes()[..]).collect(),
             wake_due: wakeups.iter().map(|wakeup| wakeup.due_at).collect(),
@@ -313,6 +320,8 @@ impl<'a> Values<'a> {
             (&self.attempts, Type::INT8_ARRAY),
             (&self.expected, Type::INT8_ARRAY),
             (&self.due, Type::INT8_ARRAY),
+            (&self.free, Type::INT8_ARRAY),
+            (&self.claims, Type::BYTEA_ARRAY),
             (&self.wake_keys, Type::TEXT_ARRAY),
             (&self.wake_ids, Type::BYTEA_ARRAY),
             (&self.wake_due, Type::INT8_ARRAY),

@@ -148,11 +148,11 @@ pub fn effects(
 ) -> Result<EffectsFound, Fault> {
     const RECORD: &str =
         concat!("SELECT ", record_columns!(), " FROM effects e WHERE e.effect_key=?1");
-    // What a person stated goes before what the child wrote; the names happen to sort so, and the
-    // text does not rely on it.
+    // Of what somebody else than the attempt says to have happened, only what they stated.
     const OUTPUT: &str = "SELECT o.head, o.tail, o.bytes, o.whole FROM effects e JOIN output o
-        ON o.effect_key=e.effect_key AND o.attempt=e.attempt AND o.stream IN ('stated','stdout')
-        WHERE e.effect_key=?1 ORDER BY o.stream='stdout' LIMIT 1";
+        ON o.effect_key=e.effect_key AND o.attempt=e.attempt
+        AND o.stream=CASE WHEN e.resolved_by IS NULL THEN 'stdout' ELSE 'stated' END
+        WHERE e.effect_key=?1 AND e.state='committed'";
     let moment = connection.unchecked_transaction()?;
     stands(connection)?;
     let floor: i64 = connection

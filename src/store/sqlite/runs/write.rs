@@ -34,10 +34,10 @@ const EVENT: &str = "INSERT INTO run_history(run_id, revision, write_id, type, r
 
 const PUT_DISPATCH: &str = "INSERT INTO dispatches(
     run_id, node, put_id, effect_key, attempt, expected, due_at, free_at, claim_id, tier, workflow)
-  VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, ?9, ?10)
+  VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?11, ?9, ?10)
   ON CONFLICT DO UPDATE SET put_id=excluded.put_id, effect_key=excluded.effect_key,
     attempt=excluded.attempt, expected=excluded.expected, due_at=excluded.due_at,
-    free_at=excluded.free_at, claim_id=NULL, tier=excluded.tier, workflow=excluded.workflow";
+    free_at=excluded.free_at, claim_id=excluded.claim_id, tier=excluded.tier, workflow=excluded.workflow";
 
 /// Tier and workflow are the run's: where there is none, nothing is put. One that is there already
 /// takes the earlier time, and whoever has it in hand has it no more: what it is put for, they may not
@@ -200,6 +200,7 @@ fn put_dispatch(
         dispatch.free_at,
         run.tier,
         run.workflow,
+        dispatch.claim_id.as_ref().map(|id| &id.as_bytes()[..]),
     ])?)
 }
 
