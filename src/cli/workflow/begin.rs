@@ -11,7 +11,7 @@ use ctrlrun::plan::workflow::write::{Aim, Done};
 use ctrlrun::plan::workflow::{Definition, Difference, Name, Run, RunId, Wish, hash};
 
 use super::work::{self, Jobs};
-use super::{file, input, line, object, run_id, wish};
+use super::{input, line, object, run_id, wish};
 use crate::cli::Global;
 use crate::cli::access::{Opened, for_running};
 use crate::cli::error::{CliError, Deed, Exit, Hint, Kind};
@@ -115,7 +115,7 @@ struct Begun {
 
 fn begin(of: &Of, global: &Global) -> Result<Begun, CliError> {
     let id = run_id(&of.id, Deed::Run)?;
-    let definition = file::load(&of.file, &super::named)?;
+    let definition = super::load(&of.file, global)?;
     let mut given = BTreeMap::new();
     for (name, value) in &of.inputs {
         if given.insert(name.clone(), value.clone()).is_some() {

@@ -19,10 +19,10 @@ mod status;
 mod wish;
 mod work;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use ctrlrun::plan::workflow::{Name, RunId};
+use ctrlrun::plan::workflow::{Definition, Name, RunId};
 
 use super::Global;
 use super::error::{CliError, Deed, Exit, Hint, Kind};
@@ -90,7 +90,7 @@ pub struct GraphArgs {
 pub fn workflow(args: WorkflowArgs, global: &Global) -> Result<Exit, CliError> {
     match args.command {
         WorkflowCommand::Check(args) => check(&args, global),
-        WorkflowCommand::Graph(args) => draw(&args),
+        WorkflowCommand::Graph(args) => draw(&args, global),
         WorkflowCommand::Run(args) => begin::run(&args, global),
         WorkflowCommand::Start(args) => begin::start(&args, global),
         WorkflowCommand::Work(args) => work::work(&args, global),
@@ -102,7 +102,7 @@ pub fn workflow(args: WorkflowArgs, global: &Global) -> Result<Exit, CliError> {
 }
 
 fn check(args: &CheckArgs, global: &Global) -> Result<Exit, CliError> {
-    let definition = file::load(&args.file, &named)?;
+    let definition = load(&args.file, global)?;
     let hash = ctrlrun::plan::workflow::hash(&definition.canonical());
     if global.json {
         let object = serde_json::json!({
@@ -119,15 +119,19 @@ fn check(args: &CheckArgs, global: &Global) -> Result<Exit, CliError> {
     Ok(Exit::OK)
 }
 
-fn draw(args: &GraphArgs) -> Result<Exit, CliError> {
-    let definition = file::load(&args.file, &named)?;
+fn draw(args: &GraphArgs, global: &Global) -> Result<Exit, CliError> {
+    let definition = load(&args.file, global)?;
     answer(&if args.dot { graph::dot(&definition) } else { graph::lanes(&definition) })?;
     Ok(Exit::OK)
 }
 
-/// The named effects of the configuration.
-fn named(_: &str) -> Option<file::Named> {
-    None
+/// A workflow's file, with the named effects of the configuration.
+///
+/// # Errors
+/// As [`file::load`].
+fn load(path: &Path, global: &Global) -> Result<Definition, CliError> {
+    let effects = &global.settings.effects;
+    file::load(path, &|name| effects.get(name).map(file::Named::of))
 }
 
 /// A run's name, as it was typed.

@@ -121,7 +121,7 @@ fn drive(
     // Before the first node: a signal must not end this process with one in its hand. Children are
     // collected by those who wait for them, since there may be several.
     let signals = Signals::listen().map_err(|error| CliError::no_signals(&error))?;
-    let spool = Spool::find(&spooled::candidates(), opened.store.identity().store_id);
+    let spool = Spool::find(&spooled::candidates(global), opened.store.identity().store_id);
     if spool.is_none() {
         global.note(
             "warning: no directory for the spool can be written: an outcome that the store cannot \
@@ -136,7 +136,7 @@ fn drive(
     }
     let settings = Settings {
         ran_on: ran_on(),
-        capture: 64 * 1024,
+        capture: capture(global),
         kill_after: std::time::Duration::from_secs(10),
         outcome_dir: outcome_dir(),
         store_timeout: global.store_timeout,
@@ -330,4 +330,10 @@ pub fn records(opened: &Opened, run: &Run) -> BTreeMap<Key, Record> {
     let found = opened.store.runs().load_effects(&keys, &[], opened.within);
     let records = found.map(|found| found.records).unwrap_or_default();
     records.into_iter().map(|record| (record.key.clone(), record)).collect()
+}
+
+/// How much of each stream is kept: what feeds a later node must be.
+fn capture(global: &Global) -> usize {
+    const DEFAULT: usize = 64 * 1024;
+    global.settings.defaults.capture.and_then(values::Capture::bytes).unwrap_or(DEFAULT)
 }

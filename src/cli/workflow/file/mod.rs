@@ -7,15 +7,18 @@ mod read;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
+use std::time::Duration;
 
 use ctrlrun::plan::workflow::Definition;
 use ctrlrun::plan::workflow::check::{Place, check};
 
 use crate::cli::error::{CliError, Hint, Kind};
 use crate::cli::render::text::clean;
+use crate::config::effect::Effect;
 
 /// An effect that a node can name, as the configuration has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,6 +27,8 @@ pub struct Named {
     pub key: String,
     /// Its command, with placeholders.
     pub command: Vec<String>,
+    /// All its parameters; its probe may have more than key and command.
+    pub takes: BTreeSet<String>,
     /// As `--not-executed` takes it.
     pub not_executed: Option<String>,
     /// In milliseconds.
@@ -34,6 +39,29 @@ pub struct Named {
     pub retries: u32,
     /// In milliseconds.
     pub backoff_ms: Option<u64>,
+}
+
+impl Named {
+    /// Of an effect that the configuration has.
+    #[must_use]
+    pub fn of(effect: &Effect) -> Self {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let settings = &effect.settings;
+        Self {
+            key: effect.key.to_string(),
+            command: effect.command.words().iter().map(ToString::to_string).collect(),
+            takes: effect.parameters().into_iter().map(str::to_owned).collect(),
+            not_executed: settings
+                .not_executed
+                .as_ref()
+                .filter(|codes| !codes.is_empty())
+                .map(ToString::to_string),
+            timeout_ms: settings.timeout.map(millis),
+            lease_ms: settings.lease.map(millis),
+            retries: settings.retries.unwrap_or(0),
+            backoff_ms: settings.backoff.map(millis),
+        }
+    }
 }
 
 /// Finds a named effect.

@@ -305,13 +305,9 @@ impl<'e> Reader<'e> {
         let (Some(params), Some(at)) = (&run.params, table.get("effect")) else {
             return;
         };
+        let name = run.effect.as_deref().unwrap_or_default();
+        let takes = (self.effects)(name).unwrap_or_default().takes;
         let at = table.get("params").unwrap_or(at).span();
-        let mut takes: BTreeSet<String> = BTreeSet::new();
-        for text in run.command.iter().chain(&run.key) {
-            if let Ok(template) = ctrlrun::plan::template::Template::parse(text) {
-                takes.extend(template.placeholders().map(|(name, _)| name.to_owned()));
-            }
-        }
         for name in takes.iter().filter(|name| !params.contains_key(*name)) {
             self.complain(&at, format!("node {node}: the effect needs the parameter {name}"));
         }

@@ -70,6 +70,7 @@ fn a_named_effect_is_taken_with_its_own_key() {
         (name == "refund").then(|| Named {
             key: "refund:{id}".to_owned(),
             command: vec!["./refund.sh".to_owned(), "{id}".to_owned()],
+            takes: ["id".to_owned()].into(),
             not_executed: Some("11".to_owned()),
             ..Named::default()
         })

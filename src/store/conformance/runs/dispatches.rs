@@ -168,7 +168,8 @@ fn in_turn(store: &dyn Store) -> Result<(), String> {
             hold: Duration::from_secs(10),
         };
         let claimed = desk.runs.claim_dispatches(&take, WITHIN).map_err(|e| e.to_string())?;
-        let ours = claimed.taken.iter().filter_map(|taken| all.iter().position(|r| *r == taken.id.run));
+        let ours =
+            claimed.taken.iter().filter_map(|taken| all.iter().position(|r| *r == taken.id.run));
         order.extend(ours);
         Ok(order.len() >= 22)
     })?;

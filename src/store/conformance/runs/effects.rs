@@ -62,11 +62,8 @@ fn settled(store: &dyn Store) -> Result<(), String> {
     let run = desk.started("r")?.id;
     let now = desk.now()?;
     let mut wanted = Vec::new();
-    let endings: [(&str, Event); 3] = [
-        ("c", committed()),
-        ("f", failed(FailedBy::OwnWord)),
-        ("m", ambiguated(Cause::Exit)),
-    ];
+    let endings: [(&str, Event); 3] =
+        [("c", committed()), ("f", failed(FailedBy::OwnWord)), ("m", ambiguated(Cause::Exit))];
     for (node, ending) in endings {
         let key = desk.key(&run, node)?;
         desk.write(&desk.effect(&key, &[reserved(1, now), began(now)], Some(&run))?)?;
@@ -204,17 +201,17 @@ fn loaded(store: &dyn Store) -> Result<(), String> {
     let start = [reserved(1, now), began(now)];
     let mut records = Vec::new();
     for (node, events, outputs) in [
-        ("a-own", vec![committed()], vec![kept(Stream::Stdout, b"own"), kept(Stream::Stderr, b"e")]),
+        (
+            "a-own",
+            vec![committed()],
+            vec![kept(Stream::Stdout, b"own"), kept(Stream::Stderr, b"e")],
+        ),
         (
             "b-stated",
             vec![ambiguated(Cause::Exit), decided.clone()],
             vec![kept(Stream::Stdout, b"own"), kept(Stream::Stated, b"stated")],
         ),
-        (
-            "c-unstated",
-            vec![ambiguated(Cause::Exit), decided],
-            vec![kept(Stream::Stdout, b"own")],
-        ),
+        ("c-unstated", vec![ambiguated(Cause::Exit), decided], vec![kept(Stream::Stdout, b"own")]),
         ("d-failed", vec![failed(FailedBy::OwnWord)], vec![kept(Stream::Stdout, b"own")]),
         ("e-silent", vec![committed()], Vec::new()),
     ] {

@@ -28,15 +28,8 @@ use crate::store::{End, Runs, Store};
 /// Every check of runs, with its name, which is the fact that it checks.
 #[must_use]
 pub fn suite() -> Vec<(&'static str, Check)> {
-    [
-        rows::CHECKS,
-        inbox::CHECKS,
-        queue::CHECKS,
-        turns::CHECKS,
-        dispatches::CHECKS,
-        effects::CHECKS,
-    ]
-    .concat()
+    [rows::CHECKS, inbox::CHECKS, queue::CHECKS, turns::CHECKS, dispatches::CHECKS, effects::CHECKS]
+        .concat()
 }
 
 /// For how long a check holds what it claims: longer than any check, but where it waits for the end.

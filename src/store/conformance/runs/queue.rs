@@ -154,9 +154,8 @@ fn by_a_tick(store: &dyn Store) -> Result<(), String> {
     not_there.put_id = WriteId(draw()?);
     let mut replaced = unseen.clone();
     replaced.put_id = WriteId(draw()?);
-    tick.wakeups_deleted = [&seen, &not_there, &replaced]
-        .map(|wakeup| (wakeup.key.clone(), wakeup.put_id))
-        .to_vec();
+    tick.wakeups_deleted =
+        [&seen, &not_there, &replaced].map(|wakeup| (wakeup.key.clone(), wakeup.put_id)).to_vec();
     tick.wakeups_put = vec![put.clone()];
     desk.land(&tick)?;
     let mut left = desk.load(&run)?.wakeups;

@@ -195,5 +195,9 @@ fn quiet(store: &dyn Store) -> Result<(), String> {
     same(&quiet, &vec!["quiet".to_owned()], "quiet ones")?;
     let none = desk.list(&RunFilter { quiet_for: quiet_for(3_600), ..desk.ours() })?;
     same(&none, &Vec::new(), "for so long")?;
-    same(&desk.list(&RunFilter { quiet_for: quiet_for(u64::MAX), ..desk.ours() })?, &Vec::new(), "ever")
+    same(
+        &desk.list(&RunFilter { quiet_for: quiet_for(u64::MAX), ..desk.ours() })?,
+        &Vec::new(),
+        "ever",
+    )
 }

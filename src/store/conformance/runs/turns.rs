@@ -26,7 +26,10 @@ impl Desk<'_> {
             let take = Take { only: None, limit, claim: draw()?, hold: SHORT };
             let claimed = self.runs.claim_wakeups(&take, WITHIN).map_err(|e| e.to_string())?;
             if claimed.taken.len() > limit {
-                return Err(format!("{} were taken where {limit} were asked for", claimed.taken.len()));
+                return Err(format!(
+                    "{} were taken where {limit} were asked for",
+                    claimed.taken.len()
+                ));
             }
             let of_us = |woken: &Woken| woken.run.as_str().starts_with(&self.prefix);
             taken.extend(claimed.taken.into_iter().filter(of_us));
@@ -61,8 +64,7 @@ fn in_turn(store: &dyn Store) -> Result<(), String> {
         all.push(desk.waiting(&format!("small{number}"), &small, Tier::Background)?);
         all.push(desk.waiting(&format!("other{number}"), &other, Tier::Background)?);
     }
-    let order: Vec<String> =
-        desk.turns(1, 46)?.iter().map(|woken| desk.name_of(woken)).collect();
+    let order: Vec<String> = desk.turns(1, 46)?.iter().map(|woken| desk.name_of(woken)).collect();
     desk.finish(&all)?;
     // Three workflows in turn: after nine turns the small ones have had all of theirs.
     let early = order.iter().take(9).filter(|run| !run.starts_with("hog")).count();
