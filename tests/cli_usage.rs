@@ -50,7 +50,7 @@ fn what_cannot_be_meant_is_64_with_a_hint() {
     exit 64
     --- stderr
     ctrlrun: the following required arguments were not provided: --key <KEY>; nothing was run
-    ctrlrun:   usage: ctrlrun run --key <KEY> -- <CMD>...
+    ctrlrun:   usage: ctrlrun run --key KEY [OPTIONS] -- CMD [ARG...]
     ctrlrun:   see: ctrlrun run --help
     ");
     insta::assert_snapshot!(env.run(["effects", "--stuk"]).all(&env), @r"
@@ -153,7 +153,7 @@ fn alone_it_prints_short_help_and_what_is_stuck() {
       doctor   Look at the store and say what about it has to be mended
       help     Explain a topic, or a command
 
-    More: ctrlrun --help, and ctrlrun help outcomes|exit-codes|keys|stores|json
+    More: ctrlrun --help, and ctrlrun help outcomes|exit-codes|keys|stores|config|json
     ");
     let fill = Fill::make(&env.default_store());
     assert!(!env.run::<&str>([]).stderr.contains("ctrlrun: "));

@@ -112,7 +112,7 @@ pub fn no_such_effect(key: &Key, place: &Place) -> CliError {
 /// # Errors
 /// As [`which`].
 pub fn place(global: &Global) -> Result<Place, CliError> {
-    which(&Surroundings::of_process(global.store.clone()))
+    which(&Surroundings::of_process(global.store.clone(), global.settings.store.clone()))
 }
 
 /// The files of the store that would be used: nothing else may be written to them.

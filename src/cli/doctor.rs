@@ -36,7 +36,8 @@ pub fn doctor(args: &DoctorArgs, global: &Global) -> Result<Exit, CliError> {
     if let Some(exposed) = place.exposed() {
         checks.push(Check::wrong("password", "in an argument", exposed));
     }
-    checks.push(spool(checked.store_id));
+    checks.push(spool(checked.store_id, global));
+    checks.push(config(global));
     let findings = checks.iter().filter(|check| check.finding.is_some()).count();
     if global.json {
         let line = json!({
@@ -56,9 +57,16 @@ pub fn doctor(args: &DoctorArgs, global: &Global) -> Result<Exit, CliError> {
     Ok(if findings > 0 { Exit::FAILED } else { Exit::OK })
 }
 
-fn spool(store_id: Option<uuid::Uuid>) -> Check {
+/// Which files say something; one with a mistake in it ends every command (CFG-6).
+fn config(global: &Global) -> Check {
+    let files: Vec<String> =
+        global.settings.files.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    Check::fine("config", if files.is_empty() { "none".to_owned() } else { files.join(", ") })
+}
+
+fn spool(store_id: Option<uuid::Uuid>, global: &Global) -> Check {
     // Without a store its own outcomes cannot be told from others', but the directory can.
-    let found = Spool::find(&candidates(), store_id.unwrap_or_default());
+    let found = Spool::find(&candidates(global), store_id.unwrap_or_default());
     let Some(spool) = found else {
         let mend = "an outcome that the store does not take would be told on stderr alone: name a \
                     directory that this user may write to in CTRLRUN_SPOOL";

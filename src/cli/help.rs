@@ -7,18 +7,19 @@ use super::render::text::clean;
 use super::terminal::answer;
 
 /// The topics and their texts.
-const TOPICS: [(&str, &str); 5] = [
+const TOPICS: [(&str, &str); 6] = [
     ("outcomes", include_str!("help/outcomes.txt")),
     ("exit-codes", include_str!("help/exit-codes.txt")),
     ("keys", include_str!("help/keys.txt")),
     ("stores", include_str!("help/stores.txt")),
+    ("config", include_str!("help/config.txt")),
     ("json", include_str!("help/json.txt")),
 ];
 
 /// Explain a topic, or a command
 #[derive(Debug, Args)]
 pub struct HelpArgs {
-    /// outcomes, exit-codes, keys, stores, json, or a command
+    /// outcomes, exit-codes, keys, stores, config, json, or a command
     pub topic: Option<String>,
 }
 

@@ -12,38 +12,45 @@
 //! | [`render`] | records and histories, for people and for programs |
 //! | [`spooled`] | outcomes that are still to be delivered |
 //! | [`terminal`] | stdout and stderr |
+//! | [`suggest`] | what was meant, most likely |
 //! | [`parsing`] | what is told of a command line that cannot be meant |
 mod access;
 mod bare;
+mod batch;
 mod doctor;
 mod effects;
-mod error;
+pub mod error;
 mod help;
 mod history;
-mod init;
+pub mod init;
 mod outcome;
 mod output;
 mod parsing;
 mod refusal;
-mod render;
+pub mod render;
 mod resolve;
 mod run;
 mod show;
 mod spooled;
+pub mod suggest;
 mod terminal;
-mod values;
+pub mod values;
 mod verify;
 mod which;
+mod workflow;
 
 use std::ffi::OsString;
 use std::io::Write;
 use std::mem::ManuallyDrop;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use error::{CliError, Exit};
 use terminal::say;
+
+use crate::config::{self, Config};
 
 /// Runs a command as an effect: something that must not happen twice
 #[derive(Debug, Parser)]
@@ -59,7 +66,7 @@ use terminal::say;
   ctrlrun effects --stuck
   ctrlrun show refund:txn_1
 
-More: ctrlrun help outcomes | exit-codes | keys | stores | json"
+More: ctrlrun help outcomes | exit-codes | keys | stores | config | json"
 )]
 struct Cli {
     #[command(flatten)]
@@ -75,6 +82,12 @@ pub struct Global {
     /// The store: a path or sqlite:PATH [env: CTRLRUN_STORE] [default: the user's own]
     #[arg(long, global = true, value_name = "URL")]
     pub store: Option<OsString>,
+    /// The configuration [env: CTRLRUN_CONFIG] [default: see `ctrlrun help config`]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<OsString>,
+    /// What the configuration says; read between the command line and the command.
+    #[arg(skip)]
+    pub settings: Arc<Config>,
     /// Answer in JSON: one object, or one object a line for lists
     #[arg(long, global = true)]
     pub json: bool,
@@ -104,6 +117,8 @@ impl Global {
     fn bare(store: Option<OsString>) -> Self {
         Self {
             store,
+            config: None,
+            settings: Arc::default(),
             json: false,
             color: ColorChoice::Auto,
             verbose: 0,
@@ -139,6 +154,7 @@ enum Command {
     Output(output::OutputArgs),
     Resolve(resolve::ResolveArgs),
     Init(init::InitArgs),
+    Workflow(workflow::WorkflowArgs),
     Verify(verify::VerifyArgs),
     Doctor(doctor::DoctorArgs),
     Help(help::HelpArgs),
@@ -151,16 +167,54 @@ enum Command {
 #[must_use]
 pub fn main(words: impl IntoIterator<Item = OsString>) -> Exit {
     let words: Vec<OsString> = words.into_iter().collect();
-    let cli = match parse(&words) {
+    let mut cli = match parse(&words) {
         Ok(cli) => cli,
         Err(error) => return parsing::report(&error, &words),
     };
     set_colour(cli.global.color);
     let json = cli.global.json;
+    if let Err(error) = configure(&mut cli) {
+        error.report(json);
+        return error.exit();
+    }
     dispatch(cli).unwrap_or_else(|error| {
         error.report(json);
         error.exit()
     })
+}
+
+/// Reads the configuration, where the command looks at it.
+fn configure(cli: &mut Cli) -> Result<(), CliError> {
+    let walk = match &cli.command {
+        // Whoever wants to run something may do so by what stands above the working directory.
+        Some(Command::Run(_) | Command::Workflow(_)) => true,
+        None
+        | Some(
+            Command::Effects(_)
+            | Command::Show(_)
+            | Command::History(_)
+            | Command::Output(_)
+            | Command::Resolve(_)
+            | Command::Verify(_)
+            | Command::Doctor(_),
+        ) => false,
+        Some(Command::Init(args)) if args.writes_config() => return Ok(()),
+        Some(Command::Init(_)) => false,
+        Some(Command::Outcome(_) | Command::Help(_) | Command::Execute(_)) => return Ok(()),
+    };
+    match config::load(cli.global.config.clone(), walk) {
+        Ok(config) => {
+            cli.global.settings = Arc::new(config);
+            Ok(())
+        }
+        Err(error) => {
+            if let Some(Command::Run(args)) = &cli.command {
+                let store = cli.global.store.clone();
+                run::report_usage(&error, args.report.clone().map(Into::into), store);
+            }
+            Err(error)
+        }
+    }
 }
 
 /// What is told after a bug of ours; the standard library has said where it was.
@@ -236,6 +290,7 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::Output(args)) => output::output(&args, global),
         Some(Command::Resolve(args)) => resolve::resolve(&args, global),
         Some(Command::Init(args)) => init::init(&args, global),
+        Some(Command::Workflow(args)) => workflow::workflow(args, global),
         Some(Command::Verify(args)) => verify::verify(&args, global),
         Some(Command::Doctor(args)) => doctor::doctor(&args, global),
         Some(Command::Help(args)) => help::help(&args),

@@ -1,11 +1,12 @@
 //! Where the spool is, and what is delivered from it before a command that writes (EXE-23, EXE-25).
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use ctrlrun::drive::deliver::{Delivery, deliver};
 use ctrlrun::drive::spool::{Spool, Spooled};
 use ctrlrun::plan::key::Key;
-use ctrlrun::store::Location;
+use ctrlrun::store::{CouldNot, Location};
 use nix::unistd::geteuid;
 
 use crate::cli::Global;
@@ -13,14 +14,17 @@ use crate::cli::access::Opened;
 use crate::cli::error::{CliError, Deed, Kind};
 use crate::cli::render::text::clean;
 use crate::cli::terminal::say;
-use crate::cli::which::state_dir;
+use crate::cli::which::{Place, state_dir};
 
-/// The directories that the spool may be in, the best first.
+/// The directories that the spool may be in, the best first (EXE-23).
 #[must_use]
-pub fn candidates() -> Vec<PathBuf> {
+pub fn candidates(global: &Global) -> Vec<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(named) = variable("CTRLRUN_SPOOL") {
         return vec![PathBuf::from(named)];
+    }
+    if let Some(named) = &global.settings.spool {
+        return vec![named.clone()];
     }
     let in_state = state_dir().map(|dir| dir.join("spool"));
     let in_runtime =
@@ -84,37 +88,58 @@ pub fn deliver_first(
         }
     }
     match in_the_way {
-        None => older_than_the_store(opened, spool, key, deed),
-        Some(error) => Err(CliError::new(
-            Kind::Store,
-            format!(
-                "{}: refused, {}: an outcome of it is in the spool, and the store does not take \
-                 it: {}",
-                clean(key.as_str()),
-                deed.undone(),
-                clean(&error.message)
-            ),
-        )
-        .fact(format!("spool: {}", clean(&spool.dir().to_string_lossy())))
-        .fact(format!("store: {}", opened.place.named()))),
+        // Only a store that is a file can have been made anew in its place.
+        None => match made(&opened.place) {
+            None => Ok(()),
+            made => not_of_a_lost_store(&opened.place, spool, key, deed, made),
+        },
+        Some(error) => Err(self::in_the_way(opened, spool, key, deed, &error)),
     }
 }
 
-/// A word about this key that was spooled before this store was made: the store that it is of was
-/// lost, and this one took its place. That must not run the effect again.
-fn older_than_the_store(
+/// 69: a word about this very key cannot be delivered.
+#[must_use]
+pub fn in_the_way(
     opened: &Opened,
     spool: &Spool,
     key: &Key,
     deed: Deed,
+    error: &CouldNot,
+) -> CliError {
+    let words = format!(
+        "{}: refused, {}: an outcome of it is in the spool, and the store does not take it: {}",
+        clean(key.as_str()),
+        deed.undone(),
+        clean(&error.message)
+    );
+    CliError::new(Kind::Store, words)
+        .fact(format!("spool: {}", clean(&spool.dir().to_string_lossy())))
+        .fact(format!("store: {}", opened.place.named()))
+}
+
+/// When the file of an embedded store was made, where that can be told.
+#[must_use]
+pub fn made(place: &Place) -> Option<SystemTime> {
+    match &place.location {
+        Location::Sqlite(at) => std::fs::metadata(&at.path).and_then(|found| found.created()).ok(),
+        Location::Postgres(_) => None,
+    }
+}
+
+/// A word about this key that was spooled before this store was made (`None`: it would be made now):
+/// the store that it is of was lost, and this one took its place. That must not run the effect again.
+///
+/// # Errors
+/// 69.
+pub fn not_of_a_lost_store(
+    place: &Place,
+    spool: &Spool,
+    key: &Key,
+    deed: Deed,
+    made: Option<SystemTime>,
 ) -> Result<(), CliError> {
-    let Location::Sqlite(at) = &opened.place.location else {
-        return Ok(());
-    };
-    let Ok(made) = std::fs::metadata(&at.path).and_then(|found| found.created()) else {
-        return Ok(());
-    };
-    let Some((path, _)) = spool.strays(key).into_iter().find(|(_, written)| *written < made) else {
+    let older = |written: SystemTime| made.is_none_or(|made| written < made);
+    let Some((path, _)) = spool.strays(key).into_iter().find(|(_, written)| older(*written)) else {
         return Ok(());
     };
     Err(CliError::new(
@@ -127,7 +152,7 @@ fn older_than_the_store(
         ),
     )
     .fact(format!("spool: {}", clean(&path.to_string_lossy())))
-    .fact(format!("store: {}", opened.place.named()))
+    .fact(format!("store: {}", place.named()))
     .tell("if the other store is there", "run any command on it, which delivers the outcome to it")
     .tell("if this key is another effect there", "remove that file"))
 }
@@ -141,7 +166,7 @@ pub fn deliver_before_deciding(
     key: &Key,
     global: &Global,
 ) -> Result<(), CliError> {
-    match Spool::find(&candidates(), opened.store.identity().store_id) {
+    match Spool::find(&candidates(global), opened.store.identity().store_id) {
         Some(spool) => deliver_first(opened, &spool, key, Deed::Change, global),
         None => Ok(()),
     }
@@ -149,7 +174,7 @@ pub fn deliver_before_deciding(
 
 /// Says to a reader what is still to be delivered: the record may be about to change.
 pub fn mention(opened: &Opened, global: &Global) {
-    let Some(spool) = Spool::find(&candidates(), opened.store.identity().store_id) else {
+    let Some(spool) = Spool::find(&candidates(global), opened.store.identity().store_id) else {
         return;
     };
     for file in spool.read(false) {

@@ -6,5 +6,6 @@ pub mod host;
 pub mod persist;
 pub mod run;
 pub mod spool;
+pub mod workflow;
 
 pub use handle::{Call, handle};

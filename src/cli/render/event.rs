@@ -125,9 +125,12 @@ pub fn late_word(event: &LateOutcome) -> String {
     format!("attempt {} said later: {word} ({})", event.attempt, clean(&event.ending.detail))
 }
 
-/// `refund.sh, 2 arguments`
+/// `refund.sh, 2 arguments`; what was not to be recorded has no name.
 #[must_use]
 pub fn program(name: &str, arguments: u32) -> String {
+    if name.is_empty() {
+        return "a command that is not recorded".to_owned();
+    }
     let arguments = super::text::count(arguments.into(), "argument");
     format!("{}, {arguments}", clean(name))
 }

@@ -3,6 +3,7 @@
 //! | file | about |
 //! |---|---|
 //! | [`args`] | the flags |
+//! | [`named`] | an effect by its name, and what the configuration says where no flag does |
 //! | [`request`] | the key, and what it is bound to |
 //! | [`quick`] | the plain command lines, read without the parser |
 //! | [`dry`] | what would happen |
@@ -12,6 +13,7 @@
 //! | [`report`] | the JSON report |
 mod args;
 mod dry;
+mod named;
 pub mod quick;
 mod replay;
 mod report;
@@ -39,6 +41,7 @@ pub use args::RunArgs;
 use args::{OnCommitted, OnRunning};
 use report::Report;
 use request::Asked;
+pub use request::ran_on;
 use status::Status;
 
 use super::Global;
@@ -48,15 +51,15 @@ use super::render::text::{clean, span};
 use super::spooled;
 
 /// Arms a stop point, in a scratch store only (STO-12).
-const STOP_VARIABLE: &str = "CTRLRUN_STOP_AT";
+pub const STOP_VARIABLE: &str = "CTRLRUN_STOP_AT";
 
 /// Runs the command as an effect.
 ///
 /// # Errors
 /// Every refusal, and every outcome but COMMITTED.
-pub fn run(args: RunArgs, global: &Global) -> Result<Exit, CliError> {
-    let mut report = Report::open(args.report.as_deref(), &args.key, global)?;
-    let end = go(&args, global, &mut report);
+pub fn run(mut args: RunArgs, global: &Global) -> Result<Exit, CliError> {
+    let mut report = Report::open(args.report.as_deref(), args.key(), global)?;
+    let end = go(&mut args, global, &mut report);
     report.write(&end, global);
     match end.status {
         Status::Code(code) => match end.told {
@@ -105,15 +108,17 @@ impl End {
     }
 }
 
-fn go(args: &RunArgs, global: &Global, report: &mut Report) -> End {
+fn go(args: &mut RunArgs, global: &Global, report: &mut Report) -> End {
     try_go(args, global, report).unwrap_or_else(|error| {
         report.refused_before(&error);
         End::refused(error)
     })
 }
 
-fn try_go(args: &RunArgs, global: &Global, report: &mut Report) -> Result<End, CliError> {
-    let asked = request::read(args)?;
+fn try_go(args: &mut RunArgs, global: &Global, report: &mut Report) -> Result<End, CliError> {
+    named::fill(args, &global.settings)?;
+    let args = &*args;
+    let asked = request::read(args, global.settings.defaults.record_command.unwrap_or_default())?;
     report.about(&asked.key);
     for warning in &asked.warnings {
         global.note(&format!("warning: {warning}"));
@@ -128,7 +133,7 @@ fn try_go(args: &RunArgs, global: &Global, report: &mut Report) -> Result<End, C
     // child's, and must not end this process with a reservation in its hand.
     let signals = Signals::install().map_err(|error| CliError::no_signals(&error))?;
     let opened = for_running(global)?;
-    let spool = Spool::find(&spooled::candidates(), opened.store.identity().store_id);
+    let spool = Spool::find(&spooled::candidates(global), opened.store.identity().store_id);
     match &spool {
         Some(spool) => spooled::deliver_first(&opened, spool, &asked.key, Deed::Run, global)?,
         None => global.note(
@@ -155,8 +160,8 @@ fn try_go(args: &RunArgs, global: &Global, report: &mut Report) -> Result<End, C
         tools,
         Again::new(
             host::now().plus(args.wait.unwrap_or(Duration::ZERO)),
-            args.retries,
-            args.backoff,
+            args.retries.unwrap_or(0),
+            args.backoff(),
         ),
         &mut |between| tell_between(&between, &asked, &opened, global),
     );
@@ -217,7 +222,7 @@ fn order(args: &RunArgs, asked: &Asked, global: &Global, expect: StreamState) ->
         expect,
         max_attempts: args.max_attempts,
         rebind: args.rebind,
-        lease: args.lease,
+        lease: args.lease(),
         ran_on: asked.ran_on.clone(),
         labels: args.label.iter().cloned().collect(),
         not_executed: args.not_executed.clone().unwrap_or_default(),
@@ -233,7 +238,8 @@ fn command(args: &RunArgs) -> Command {
         program: words.next().unwrap_or_default(),
         args: words.collect(),
         no_stdin: args.no_stdin,
-        capture: args.capture.bytes(),
+        capture: args.capture().bytes(),
+        is_shown: true,
         timeout: args.timeout,
         kill_after: args.kill_after,
         outcome_dir: outcome_dir(),
@@ -242,7 +248,7 @@ fn command(args: &RunArgs) -> Command {
 
 /// Where the outcome file is made: where the user says by TMPDIR, else in memory if there is such a
 /// place, since it need not outlive this process, and a file on a disk costs a run noticeably.
-fn outcome_dir() -> Option<PathBuf> {
+pub fn outcome_dir() -> Option<PathBuf> {
     let variable = |name: &str| {
         let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
         Some(PathBuf::from(value))

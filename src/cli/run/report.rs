@@ -1,6 +1,6 @@
 //! The JSON report of a run (CLI-12): opened before anything is reserved, written for refusals too.
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Instant;
@@ -144,18 +144,27 @@ fn open(path: &Path, global: &Global) -> Result<File, CliError> {
     let file = options.write(true).create(true).truncate(false).open(path);
     let file = file.map_err(|error| unwritable(&error))?;
     let found = file.metadata().map_err(|error| unwritable(&error))?;
-    if access::parts_of_store(global).iter().any(|part| same_file(part, &found)) {
+    let is_part = access::parts_of_store(global).iter().any(|part| same_file(part, &found));
+    if is_part || (found.is_file() && looks_like_a_store(path)) {
         if !was_there {
             let _ = std::fs::remove_file(path);
         }
-        let words =
-            format!("nothing was run: --report {}: that is the store itself", clean(&shown));
+        let words = format!("nothing was run: --report {}: that is a store", clean(&shown));
         return Err(CliError::new(Kind::Usage, words));
     }
     if found.is_file() {
         file.set_len(0).map_err(|error| unwritable(&error))?;
     }
     Ok(file)
+}
+
+/// Whether a file begins as a database or its log does: with a configuration that cannot be read it
+/// is not known which store it would be.
+fn looks_like_a_store(path: &Path) -> bool {
+    let mut first = [0; 16];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
+    let is_log = first.starts_with(b"\x37\x7f\x06\x82") || first.starts_with(b"\x37\x7f\x06\x83");
+    read.is_ok() && (first.starts_with(b"SQLite format 3\0") || is_log)
 }
 
 fn same_file(path: &Path, found: &Metadata) -> bool {

@@ -118,7 +118,7 @@ fn settled(
     ending: &Ending,
 ) -> CliError {
     let key = clean(asked.key.as_str());
-    let program = clean(&asked.request.program);
+    let program = clean(&asked.program);
     let detail = clean(&ending.detail);
     match verdict {
         Verdict::Committed => CliError::new(Kind::Internal, format!("{key}: COMMITTED (happened)")),

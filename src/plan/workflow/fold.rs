@@ -42,7 +42,7 @@ fn started(id: &RunId, row: &RunHistoryRow) -> Run {
 }
 
 /// What [`apply`] makes a run of with its `started`.
-pub(super) fn blank(id: &RunId, write_id: WriteId, now: Timestamp) -> Run {
+fn blank(id: &RunId, write_id: WriteId, now: Timestamp) -> Run {
     Run {
         id: id.clone(),
         revision: 0,

@@ -20,7 +20,7 @@ use uuid::Uuid;
 use super::append::{Claim, Dispatch, DispatchRef, RunAppend, Wakeup};
 use super::definition::{Definition, hash};
 use super::event::RunEvent;
-use super::fold::{blank, evolve};
+use super::fold::evolve;
 use super::names::{Name, RunId};
 use super::pace::{Pace, Seen};
 use super::tick::{Decided, Loaded, force, tick};
@@ -503,10 +503,4 @@ fn dispatch(run: &Run, node: &Name, put_id: WriteId) -> Option<Dispatch> {
         | NodeState::Unfit { .. }
         | NodeState::Skipped => None,
     }
-}
-
-/// A run of which nothing is known but its name: what a load that found none hands on.
-#[must_use]
-pub fn nothing(id: &RunId, now: Timestamp, write_id: WriteId) -> Run {
-    blank(id, write_id, now)
 }
