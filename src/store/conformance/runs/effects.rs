@@ -24,13 +24,12 @@ impl Desk<'_> {
         let found = self.store.load(key, Ask::Nothing, WITHIN).map_err(|e| e.to_string())?;
         let events: Vec<Event> = events
             .iter()
-            .map(|event| match event {
-                Event::Reserved(reserved) => {
-                    let mut reserved = reserved.clone();
+            .map(|event| {
+                let mut event = event.clone();
+                if let Event::Reserved(reserved) = &mut event {
                     reserved.run_id = run.map(|run| run.as_str().to_owned());
-                    Event::Reserved(reserved)
                 }
-                other => other.clone(),
+                event
             })
             .collect();
         fold_effect(key, &found, &events)
