@@ -15,6 +15,7 @@ pub mod fill;
 pub mod pgbouncer;
 pub mod pgstore;
 pub mod postgres;
+pub mod runs;
 pub mod store;
 
 use std::ffi::OsStr;

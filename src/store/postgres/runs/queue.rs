@@ -12,7 +12,7 @@ use super::super::error::Fault;
 use super::super::link::Link;
 use super::super::read::{CLOCK, Param};
 use super::super::schema::{self, Names};
-use super::super::transaction::{Deadline, begin, both};
+use super::super::transaction::{Deadline, begin_light, both};
 use crate::plan::time::Timestamp;
 use crate::plan::workflow::{Claim, Dispatch, Tier};
 use crate::store::row::Malformed;
@@ -192,9 +192,7 @@ fn claim(
     if let Some(run) = &run {
         params.push((run, Type::TEXT));
     }
-    // Nobody waits until it is on disk: lost, it is made once more.
-    let opening =
-        format!("{}; SET LOCAL synchronous_commit = off", begin(claiming.deadline.left(), ""));
+    let opening = begin_light(claiming.deadline.left(), "");
     let rows = link.run(claiming.deadline.left(), async |client| {
         let (begun, (rows, ended)) = both(
             client.batch_execute(&opening),

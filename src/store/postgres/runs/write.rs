@@ -11,7 +11,7 @@ use super::super::health::{NO_ORIGIN_COLUMNS, ORIGIN_COLUMNS, Origin};
 use super::super::link::Link;
 use super::super::read::{CLOCK, Param};
 use super::super::schema::VERSION;
-use super::super::transaction::{begin, both};
+use super::super::transaction::{begin, begin_light, both};
 use super::super::write::{ANSWER, Durable, Try, Writing, Written, answered, end, marked};
 use super::effect::PUT_WAKEUP;
 use crate::plan::workflow::{InboxItem, RunAppend, Wakeup};
@@ -338,15 +338,28 @@ impl<'a> Values<'a> {
     }
 }
 
+/// Whether a commit is waited for until it is on disk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Weight {
+    /// It is.
+    Full,
+    /// It is not: lost, it is made once more.
+    Light,
+}
+
 /// Another write of runs: one statement behind [`STORE`] that answers with the rows it counted.
 fn one_statement(
     link: &Link,
     writing: &Writing<'_>,
-    mark: &String,
+    (weight, mark): (Weight, &String),
     sql: &str,
     more: &[Param<'_>],
 ) -> Result<Written, Fault> {
-    let opening = begin(writing.deadline.left(), mark);
+    let left = writing.deadline.left();
+    let opening = match weight {
+        Weight::Full => begin(left, mark),
+        Weight::Light => begin_light(left, mark),
+    };
     let sql = fill(writing, &[STORE, sql].concat());
     let store_id = &writing.store_id.as_bytes()[..];
     let mut params: Vec<Param<'_>> =
@@ -361,7 +374,9 @@ fn one_statement(
     let mut cells = first(&rows)?;
     let durable: Durable<'_> = answered(&mut cells, writing)?;
     let counted: i64 = cells.get("written")?;
-    durable.raise(link, writing.deadline)?;
+    if weight == Weight::Full {
+        durable.raise(link, writing.deadline)?;
+    }
     Ok(Written { refused: counted == 0, origin: None })
 }
 
@@ -385,7 +400,7 @@ pub fn put_inbox(link: &Link, item: &InboxItem, writing: &Writing<'_>) -> Try {
         let (key, mark) = (inbox_key(item), item.id.0.simple().to_string());
         let params: [Param<'_>; 4] =
             [(&run, Type::TEXT), (&id, Type::BYTEA), (&wish, Type::TEXT), (&key, Type::TEXT)];
-        one_statement(link, writing, &mark, &sql, &params)
+        one_statement(link, writing, (Weight::Full, &mark), &sql, &params)
     });
     end(link, written, None, writing).0
 }
@@ -431,7 +446,7 @@ pub fn finish(
         ]);
     }
     sql.push_str(" SELECT :answer, CASE WHEN fits THEN 1::bigint ELSE 0 END FROM store s");
-    let written = one_statement(link, writing, mark, &sql, &params);
+    let written = one_statement(link, writing, (Weight::Light, mark), &sql, &params);
     end(link, written, None, writing).0
 }
 
@@ -462,5 +477,5 @@ pub fn postpone(
         (&claim, Type::BYTEA),
         (&after, Type::INT8),
     ];
-    end(link, one_statement(link, writing, &mark, &sql, &params), None, writing).0
+    end(link, one_statement(link, writing, (Weight::Light, &mark), &sql, &params), None, writing).0
 }
