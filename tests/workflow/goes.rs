@@ -18,7 +18,7 @@ on_every_store!(
 );
 
 fn a_run_goes_to_its_end_and_each_node_runs_once(kind: Kind) {
-    // WFL-6, WFL-16
+    // WFL-6, WFL-16, WFL-18
     let lab = Lab::new(kind);
     let file = lab.file("w", &three(""));
     let ran = lab.ask(&["run", &file, "--id", "r"]);
