@@ -199,6 +199,19 @@ impl Home {
         dump
     }
 
+    /// Changes rows behind the tool's back; `{runs}` and the like are tables.
+    pub fn write(&self, sql: &str) {
+        match self {
+            Self::File(path) => {
+                let sql = sql.replace(['{', '}'], "");
+                rusqlite::Connection::open(path).unwrap().execute_batch(&sql).unwrap();
+            }
+            Self::Shared(schema) | Self::Own(schema, _) => {
+                self.sql(&sql.replace('{', &format!("{schema}.")).replace('}', ""));
+            }
+        }
+    }
+
     fn sql(&self, sql: &str) -> Vec<Vec<Option<String>>> {
         match self {
             Self::File(path) => panic!("{} is on no server", path.display()),

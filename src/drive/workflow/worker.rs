@@ -26,6 +26,9 @@ use crate::store::{CouldNot, Store};
 const POLL_FIRST: Duration = Duration::from_millis(5);
 const POLL_MAX: Duration = Duration::from_millis(500);
 
+/// How often what is woken is looked for while every job is at work.
+const TICK_EVERY: Duration = Duration::from_millis(200);
+
 /// How often the watchdog goes round.
 const WATCH_EVERY: Duration = Duration::from_secs(60);
 
@@ -120,7 +123,9 @@ impl Worker<'_> {
         let at_work = AtomicUsize::new(0);
         let stop = AtomicBool::new(false);
         scope(|scope| {
-            for index in 0..self.jobs.max(1) {
+            // One more than there are jobs: while all of them are at work it ticks what is woken, so
+            // that a wish to end need not wait for a command that runs for hours.
+            for index in 0..=self.jobs.max(1) {
                 let crew = Hand {
                     of: self,
                     index,
@@ -197,7 +202,14 @@ impl Hand<'_> {
             if shared.ended.is_some() || self.stopping() {
                 return None;
             }
-            if let Some(kept) = shared.kept.pop_front() {
+            if self.only_ticks() && self.at_work.load(Ordering::SeqCst) < self.of.jobs.max(1) {
+                let waited = self.found.wait_timeout(shared, TICK_EVERY);
+                shared = waited.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            if !self.only_ticks()
+                && let Some(kept) = shared.kept.pop_front()
+            {
                 return Some(kept);
             }
             if shared.is_asking {
@@ -236,6 +248,11 @@ impl Hand<'_> {
         }
     }
 
+    /// Whether this thread runs no nodes.
+    fn only_ticks(&self) -> bool {
+        self.index >= self.of.jobs.max(1)
+    }
+
     fn stopping(&self) -> bool {
         if self.stop.load(Ordering::SeqCst) {
             return true;
@@ -263,6 +280,9 @@ impl Hand<'_> {
             }
             return Asked::Worked;
         }
+        if self.only_ticks() {
+            return Asked::Nothing(Some(TICK_EVERY));
+        }
         let dispatches = match coordinator.store.runs().claim_dispatches(&take, coordinator.within)
         {
             Ok(claimed) => claimed,
@@ -274,6 +294,10 @@ impl Hand<'_> {
         }
         if let Some(ended) = self.ended(coordinator) {
             return Asked::End(ended);
+        }
+        if self.of.only.is_some() {
+            // The store's "next" is of all runs.
+            return Asked::Nothing(None);
         }
         let next = [woken.next_due, dispatches.next_due].into_iter().flatten().min();
         if self.of.until_idle && next.is_none() && self.at_work.load(Ordering::SeqCst) == 0 {
@@ -317,13 +341,25 @@ impl Hand<'_> {
 
     /// Whether the one run needs no more of this worker.
     fn ended(&self, coordinator: Coordinator<'_>) -> Option<Ended> {
-        let run = self.of.only.filter(|_| self.of.to_the_end)?;
+        let run = self.of.only?;
+        if !self.of.to_the_end && !self.of.until_idle {
+            return None;
+        }
         match coordinator.store.runs().load_run(run, coordinator.within) {
-            Ok(found) => match found.run {
-                None => Some(Ended::NoRun),
-                Some(run) if needs_no_more(&run) => Some(Ended::Run(Box::new(run))),
-                Some(_) => None,
-            },
+            Ok(found) => {
+                let waits = !found.dispatches.is_empty() || !found.wakeups.is_empty();
+                match found.run {
+                    None => Some(Ended::NoRun),
+                    Some(run) if self.of.to_the_end => {
+                        needs_no_more(&run).then(|| Ended::Run(Box::new(run)))
+                    }
+                    Some(run) => {
+                        let busy = waits || waits_for_a_time(&run);
+                        let at_work = self.at_work.load(Ordering::SeqCst);
+                        (!busy && at_work == 0).then_some(Ended::Idle)
+                    }
+                }
+            }
             Err(error) => {
                 self.could_not(Some(run), &error);
                 None
@@ -337,7 +373,8 @@ impl Hand<'_> {
             return None;
         }
         let shared = lock(self.shared);
-        let limit = (1 + shared.waiting).saturating_sub(shared.kept.len());
+        let ours = usize::from(!self.only_ticks());
+        let limit = (ours + shared.waiting).saturating_sub(shared.kept.len());
         Some(Keep { claim: host::draw(), hold: self.of.hold, limit })
     }
 
@@ -406,6 +443,13 @@ enum Asked {
     Nothing(Option<Duration>),
     /// There is nothing left to do.
     End(Ended),
+}
+
+/// Whether a run goes on by itself at some time.
+fn waits_for_a_time(run: &Run) -> bool {
+    let mut nodes = run.progress.nodes.values();
+    !run.status.is_end()
+        && nodes.any(|node| matches!(node.state, NodeState::Waiting { until: Some(_), .. }))
 }
 
 /// Whether a run has ended, or waits for a person with nothing in flight.
