@@ -11,5 +11,6 @@ pub mod prune;
 pub mod reconcile;
 pub mod run;
 pub mod spool;
+pub mod workflow;
 
 pub use handle::{Call, handle};

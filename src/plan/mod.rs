@@ -16,6 +16,7 @@
 //! | [`template`] | keys and commands with placeholders, filled from values |
 //! | [`key`] | what can name an effect, and what identifies a request |
 //! | [`time`] | the two clocks, which are never mixed |
+//! | [`workflow`] | what a run of many effects does next: one tick |
 pub mod again;
 pub mod attempt;
 mod bytes;
@@ -31,3 +32,4 @@ pub mod retry;
 pub mod template;
 pub mod time;
 pub mod verdict;
+pub mod workflow;
