@@ -183,4 +183,5 @@ fn fold(evidence: &Evidence) -> Option<String> {
 }
 
 #[cfg(test)]
+#[path = "check/tests.rs"]
 mod tests;

@@ -22,7 +22,7 @@ const SETTLE_PATIENCE: u32 = 6;
 const TRIES_MAX: u32 = 1_000;
 
 /// The state machine of one attempt.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Attempt {
     order: Order,
     phase: Phase,
@@ -35,14 +35,14 @@ pub struct Attempt {
 }
 
 /// What the holder knows of its right to run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Held {
     holder: Holder,
     proven_failures: u64,
     lease_until: Moment,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Phase {
     Reserving(Box<Handle>),
     Beginning(Box<Handle>),
@@ -58,7 +58,7 @@ enum Phase {
     Over,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Settling {
     write: Handle,
     undelivered: Box<Undelivered>,
