@@ -223,6 +223,10 @@ impl Taking<'_> {
                     self.draw(process, it.name, append);
                     break;
                 }
+                // Nothing can come in between that matters.
+                Do::Store(Step::Pause(_)) if self.is_quiet(it.is_kept && it.word.is_some()) => {
+                    Came::Store(Box::new(Input::Paused))
+                }
                 Do::Store(_)
                 | Do::Start { .. }
                 | Do::Watch { .. }
@@ -232,6 +236,13 @@ impl Taking<'_> {
         }
         self.world.processes[process].edit().work = Work::Running(it);
         Ok(())
+    }
+
+    /// Whether a pause is no occasion for anything: the clock does not leap any more, and nobody is
+    /// told to end.
+    fn is_quiet(&self, may_be_told: bool) -> bool {
+        let rest = &self.world.rest;
+        rest.leaps == 0 && (!may_be_told || rest.crashes == 0)
     }
 
     /// The fresh name was used: the next one is another.
@@ -296,7 +307,12 @@ impl Taking<'_> {
         let step = writing.step.clone();
         let input = self.exchange(process, writing.key, &step, how, fresh, &mut track)?;
         (writing.last, writing.tries, writing.doubt) = (track.last, track.tries, track.doubt);
-        match writing.handle.step(input, self.world.moment()) {
+        let at = self.world.moment();
+        let mut step = writing.handle.step(input, at);
+        if matches!(step, Step::Pause(_)) && self.is_quiet(false) {
+            step = writing.handle.step(Input::Paused, at);
+        }
+        match step {
             Step::Done(done) => Ok(Some(done)),
             step => {
                 if let Step::Append { append, .. } = &step {
