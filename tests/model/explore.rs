@@ -4,7 +4,7 @@
 //! alone, so no state is taken for another that was seen.
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::acts::Act;
@@ -20,6 +20,8 @@ pub struct Walked {
     pub depth: u32,
     pub took: Duration,
     pub tally: Tally,
+    /// Of how many parts the states are made: rows, processes, what is at the desk, the rest.
+    pub parts: [usize; 4],
     /// What must not be, and how it came to it.
     pub counterexample: Option<(Violation, Vec<String>)>,
 }
@@ -77,6 +79,7 @@ pub fn walk(bounds: &Bounds) -> Walked {
         took: started.elapsed(),
         tally: walker.tally,
         counterexample,
+        parts: walker.parts.sizes(),
     }
 }
 
@@ -158,6 +161,11 @@ impl Parts {
         packed
     }
 
+    fn sizes(&self) -> [usize; 4] {
+        let Self { rows, processes, desks, rests } = self;
+        [rows.all.len(), processes.all.len(), desks.all.len(), rests.all.len()]
+    }
+
     fn unpack(&self, packed: &Packed, bounds: &Bounds) -> World {
         let (keys, processes) = (bounds.keys, bounds.processes);
         let behind = keys + processes;
@@ -174,8 +182,8 @@ impl Parts {
 }
 
 struct Kept<T> {
-    all: Vec<Rc<T>>,
-    numbers: HashMap<Rc<T>, u32, Quick>,
+    all: Vec<Arc<T>>,
+    numbers: HashMap<Arc<T>, u32, Quick>,
 }
 
 impl<T> Default for Kept<T> {
@@ -193,13 +201,13 @@ impl<T: Eq + Hash> Kept<T> {
             return *number;
         }
         let number = narrow(self.all.len());
-        self.all.push(Rc::clone(&part.at));
+        self.all.push(Arc::clone(&part.at));
         self.numbers.insert(part.at, number);
         number
     }
 
     fn part(&self, number: u32) -> Part<T> {
-        Part { number: Some(number), at: Rc::clone(&self.all[number as usize]) }
+        Part { number: Some(number), at: Arc::clone(&self.all[number as usize]) }
     }
 }
 

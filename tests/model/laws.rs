@@ -1,4 +1,6 @@
 //! What must hold in every state, and at every step (PRF-2).
+use std::sync::Arc;
+
 use ctrlrun::plan::attempt::{Attempt, Came, Do, NotRecorded, Outcome, Report};
 use ctrlrun::plan::effect::{
     Event, FailedBy, Holder, OutcomeId, ProbeAnswer, Refusal, Settle, State, Verdict,
@@ -75,7 +77,7 @@ pub fn starts(
 
 /// Rows have changed from `before`.
 pub fn landed(taking: &mut Taking<'_>, key_at: usize, before: &Rows) -> Result<(), Violation> {
-    let rows = std::rc::Rc::clone(&taking.world.rows[key_at].at);
+    let rows = Arc::clone(&taking.world.rows[key_at].at);
     if let Some(record) = &rows.record {
         taking.saw(tally::state(record.state));
         if record.in_doubt {
@@ -246,7 +248,7 @@ pub fn over(taking: &mut Taking<'_>, it: &Running, report: &Report) -> Result<()
     let end = tally::end(report);
     taking.saw(end);
     must(report.ran == it.child.is_some(), || "it does not say whether it ran".to_owned())?;
-    let rows = std::rc::Rc::clone(&taking.world.rows[it.key].at);
+    let rows = Arc::clone(&taking.world.rows[it.key].at);
     let (mut forgotten, mut kept_nowhere) = (false, false);
     match &report.result {
         Outcome::Settled { .. } => {}
@@ -285,6 +287,8 @@ pub fn over(taking: &mut Taking<'_>, it: &Running, report: &Report) -> Result<()
             }
         }
     }
+    // Its attempt may have been forgotten since it was recorded.
+    forgotten |= report.holder.is_some_and(|holder| holder.attempt <= rows.floor);
     if let Some(word) = it.word.filter(|_| !forgotten && !kept_nowhere) {
         let known = Known { key: it.key, outcome: outcome(it), word };
         is_there(&taking.world, &known)?;
@@ -322,14 +326,16 @@ fn newcomer(taking: &mut Taking<'_>, key_at: usize, rows: &Rows) -> Result<(), V
     let at = moment_of(later);
     let name = run_name(9, 0);
     let mut machine = Attempt::new(order(key_at, Asked::Plain, name, None), at);
-    let mut rows = rows.clone();
+    let mut rows = Arc::new(rows.clone());
     let mut came = Came::Call;
     for drawn in 0..40 {
         came = match machine.step(came, at) {
             Do::Store(step) => {
                 let fresh = write_id(name, drawn);
                 let it = exchange(&key(key_at), &rows, later, &step, How::Well, fresh, None);
-                rows = it.rows;
+                if let Some(changed) = it.rows {
+                    rows = Arc::new(changed);
+                }
                 Came::Store(Box::new(it.input))
             }
             Do::Start { .. } => Came::Started,

@@ -23,3 +23,4 @@ mod tally;
 mod tests;
 mod verify;
 mod world;
+mod worlds;

@@ -97,7 +97,8 @@ pub enum How {
 /// One exchange with the rows of a key.
 #[derive(Debug)]
 pub struct Exchange {
-    pub rows: Rows,
+    /// The rows, if they have changed.
+    pub rows: Option<Rows>,
     pub input: Input,
     pub memory: Memory,
     /// The write that may still land.
@@ -107,14 +108,14 @@ pub struct Exchange {
 /// Performs `step`, by way of the store that is broken as `breaks` says.
 pub fn exchange(
     key: &Key,
-    rows: &Rows,
+    rows: &Arc<Rows>,
     now: Timestamp,
     step: &Step,
     how: How,
     fresh: ctrlrun::plan::effect::WriteId,
     breaks: Option<(Break, Memory)>,
 ) -> Exchange {
-    let inside = Inside { rows: rows.clone(), how: Some(how), later: None };
+    let inside = Inside { rows: Arc::clone(rows), how: Some(how), later: None };
     let shelf = Arc::new(Shelf { now, inside: Mutex::new(inside) });
     let perform = |store: &dyn Store| match step {
         Step::Load { ask, within } => Input::Loaded(store.load(key, *ask, *within), fresh),
@@ -133,7 +134,9 @@ pub fn exchange(
         }
     };
     let inside = std::mem::take(&mut *shelf.inside());
-    Exchange { rows: inside.rows, input, memory, later: inside.later }
+    let changed = !Arc::ptr_eq(&inside.rows, rows);
+    let rows = changed.then(|| Arc::unwrap_or_clone(inside.rows));
+    Exchange { rows, input, memory, later: inside.later }
 }
 
 /// The rows as a store. The fault falls on the first call.
@@ -144,9 +147,18 @@ struct Shelf {
 
 #[derive(Default)]
 struct Inside {
-    rows: Rows,
+    rows: Arc<Rows>,
     how: Option<How>,
     later: Option<Append>,
+}
+
+impl Inside {
+    fn append(&mut self, append: &Append) -> End {
+        if !self.rows.lets(append) {
+            return End::Refused;
+        }
+        Arc::make_mut(&mut self.rows).append(append)
+    }
 }
 
 impl Shelf {
@@ -171,11 +183,11 @@ impl Store for Shelf {
     fn append(&self, append: &Append, _: Duration) -> End {
         let mut inside = self.inside();
         match inside.how.take() {
-            None | Some(How::Well) => inside.rows.append(append),
+            None | Some(How::Well) => inside.append(append),
             Some(How::Swallowed) => End::Refused,
             Some(How::Fails) => End::NotCommitted(why(Reason::Busy)),
             Some(How::Lost) => End::Unknown(why(Reason::Unreachable)),
-            Some(How::LandsUnseen) => match inside.rows.append(append) {
+            Some(How::LandsUnseen) => match inside.append(append) {
                 End::Landed | End::Refused | End::NotCommitted(_) | End::Unknown(_) => {
                     End::Unknown(why(Reason::Unreachable))
                 }

@@ -1,5 +1,6 @@
 //! Takes one step: what a driver would do, and what comes of it.
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use ctrlrun::plan::attempt::{Attempt, Came, Do, Report};
 use ctrlrun::plan::effect::{Command, Probe, ProbeAnswer, Resolve, Verdict};
@@ -177,7 +178,7 @@ impl Taking<'_> {
                 }
             }
             Work::Running(mut it) => {
-                let Do::Store(step) = it.next.clone() else {
+                let Do::Store(step) = std::mem::replace(&mut it.next, Do::EndChild) else {
                     return Err("the model: no exchange is due".to_owned());
                 };
                 let drawn = self.world.processes[process].drawn;
@@ -304,7 +305,7 @@ impl Taking<'_> {
         let fresh = (writing.name, writing.drawn);
         let last = writing.last.take();
         let mut track = Track { last, tries: writing.tries, doubt: writing.doubt };
-        let step = writing.step.clone();
+        let step = std::mem::replace(&mut writing.step, Step::Pause(Duration::ZERO));
         let input = self.exchange(process, writing.key, &step, how, fresh, &mut track)?;
         (writing.last, writing.tries, writing.doubt) = (track.last, track.tries, track.doubt);
         let at = self.world.moment();
@@ -356,7 +357,7 @@ impl Taking<'_> {
         let before = Part::clone(&self.world.rows[key_at]);
         let now = self.world.now();
         let fresh = write_id(name, drawn);
-        let came = shelf::exchange(&key(key_at), &before, now, step, how, fresh, breaks);
+        let came = shelf::exchange(&key(key_at), &before.at, now, step, how, fresh, breaks);
         if let Some(what) = tally::second_try(step, &came.input, track.tries, track.doubt) {
             self.saw(what);
         }
@@ -367,7 +368,9 @@ impl Taking<'_> {
         if let Some(append) = came.later {
             self.world.rest.edit().on_the_way.push((key_at, append));
         }
-        self.changed(key_at, &before, came.rows)?;
+        if let Some(rows) = came.rows {
+            self.changed(key_at, &before, rows)?;
+        }
         Ok(came.input)
     }
 
@@ -410,6 +413,11 @@ impl Taking<'_> {
         let Delivering { outcome, left, asked, key: run_key, .. } = it;
         let gone = tally::delivery(&outcome, done);
         self.saw(gone.name());
+        if gone == tally::Gone::Forgotten {
+            // By this word nothing had happened, and there is nothing that it could be told of.
+            let rest = self.world.rest.edit();
+            rest.known.retain(|known| known.outcome != outcome.settle.outcome_id);
+        }
         if gone.may_discard() {
             self.unspool(process, outcome.settle.outcome_id);
             return self.deliver_next(process, run_key, left, asked);

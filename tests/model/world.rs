@@ -1,5 +1,5 @@
 //! A state of the model: what is stored, what each process is about to do, and what has come about.
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ctrlrun::plan::attempt::{Attempt, Do, Order, Undelivered};
@@ -324,12 +324,12 @@ pub fn order(key_at: usize, asked: Asked, name: u32, failed_at: Option<u64>) -> 
 #[derive(Debug, Default)]
 pub struct Part<T> {
     pub number: Option<u32>,
-    pub at: Rc<T>,
+    pub at: Arc<T>,
 }
 
 impl<T> Part<T> {
     pub fn new(part: T) -> Self {
-        Self { number: None, at: Rc::new(part) }
+        Self { number: None, at: Arc::new(part) }
     }
 }
 
@@ -337,13 +337,13 @@ impl<T: Clone> Part<T> {
     /// To be changed: from here on it is another.
     pub fn edit(&mut self) -> &mut T {
         self.number = None;
-        Rc::make_mut(&mut self.at)
+        Arc::make_mut(&mut self.at)
     }
 }
 
 impl<T> Clone for Part<T> {
     fn clone(&self) -> Self {
-        Self { number: self.number, at: Rc::clone(&self.at) }
+        Self { number: self.number, at: Arc::clone(&self.at) }
     }
 }
 

@@ -442,7 +442,9 @@ impl Attempt {
             }
             NotRecorded::Store(_) => (true, false),
         };
-        let to_keep = gone.then(|| undelivered.clone());
+        // No try of it need have failed: where others were faster every time until the time was over,
+        // nothing has been spooled yet (EXE-24).
+        let to_keep = (gone || unrecorded).then(|| undelivered.clone());
         let outcome = Outcome::NotRecorded { undelivered, why };
         match to_keep.filter(|_| self.spooled.is_none()) {
             Some(undelivered) => {
