@@ -20,33 +20,70 @@ pub enum Whose {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
     /// A process begins: `ctrlrun run`.
-    Begins { process: usize, key: usize, asked: Asked },
+    Begins {
+        process: usize,
+        key: usize,
+        asked: Asked,
+    },
     /// A step with the store is performed, and answered.
-    Store { whose: Whose, how: How },
+    Store {
+        whose: Whose,
+        how: How,
+    },
     /// The pause is over, the outcome is in the spool, its file is removed, the child is started.
-    GoesOn { process: usize },
+    GoesOn {
+        process: usize,
+    },
     /// The spool takes nothing, or the command cannot be started.
-    GoesWrong { process: usize },
+    GoesWrong {
+        process: usize,
+    },
     /// The process is told to end, and need not try on.
-    IsTold { process: usize },
+    IsTold {
+        process: usize,
+    },
     /// A renewal is due.
-    Due { process: usize },
-    ChildEnds { process: usize, word: Word },
+    Due {
+        process: usize,
+    },
+    ChildEnds {
+        process: usize,
+        word: Word,
+    },
     /// The process ends without a word, at whatever it is.
-    Crashes { process: usize },
+    Crashes {
+        process: usize,
+    },
     /// What nobody watches comes about.
-    Happens { child: usize },
+    Happens {
+        child: usize,
+    },
     /// A write whose answer was lost lands.
-    Lands { at: usize },
+    Lands {
+        at: usize,
+    },
     /// The clock leaps, in thirds of a lease.
-    Leaps { by: u32 },
+    Leaps {
+        by: u32,
+    },
     /// A person decides; `None` takes a decision back. `stale`: an earlier revision was looked at.
-    Decides { key: usize, decision: Option<ProbeAnswer>, stale: bool },
+    Decides {
+        key: usize,
+        decision: Option<ProbeAnswer>,
+        stale: bool,
+    },
     /// A probe was run, and said what was so.
-    Probes { key: usize, last_word: bool },
+    Probes {
+        key: usize,
+        last_word: bool,
+    },
     /// Somebody only looks whether a lease has lapsed.
-    Contends { key: usize },
-    Forgets { key: usize },
+    Contends {
+        key: usize,
+    },
+    Forgets {
+        key: usize,
+    },
 }
 
 impl fmt::Display for Act {
@@ -66,7 +103,9 @@ impl fmt::Display for Act {
             Self::GoesWrong { process } => write!(f, "{} cannot", name(process)),
             Self::IsTold { process } => write!(f, "{} is told to end", name(process)),
             Self::Due { process } => write!(f, "{}: a renewal is due", name(process)),
-            Self::ChildEnds { process, word } => write!(f, "{}: its child ends {word:?}", name(process)),
+            Self::ChildEnds { process, word } => {
+                write!(f, "{}: its child ends {word:?}", name(process))
+            }
             Self::Crashes { process } => write!(f, "{} is killed", name(process)),
             Self::Happens { child } => write!(f, "child {} comes about after all", child + 1),
             Self::Lands { .. } => f.write_str("a write that was on its way"),
@@ -75,7 +114,11 @@ impl fmt::Display for Act {
                 write!(f, "a person decides {decision:?}{}", if *stale { ", stale" } else { "" })
             }
             Self::Probes { last_word, .. } => {
-                write!(f, "a probe looks{}", if *last_word { ", and has the last word" } else { "" })
+                write!(
+                    f,
+                    "a probe looks{}",
+                    if *last_word { ", and has the last word" } else { "" }
+                )
             }
             Self::Contends { .. } => f.write_str("somebody looks for a lapse"),
             Self::Forgets { .. } => f.write_str("the key is forgotten"),
@@ -171,14 +214,7 @@ impl World {
         }
     }
 
-    fn of_step(
-        &self,
-        whose: Whose,
-        key: usize,
-        step: &Step,
-        bounds: &Bounds,
-        acts: &mut Vec<Act>,
-    ) {
+    fn of_step(&self, whose: Whose, key: usize, step: &Step, bounds: &Bounds, acts: &mut Vec<Act>) {
         acts.push(Act::Store { whose, how: How::Well });
         if self.rest.faults == 0 {
             return;
@@ -232,9 +268,11 @@ impl World {
 /// Whether a child can end so.
 fn fits(fate: Fate, told_to_end: bool, word: Word) -> bool {
     let comes_about = match word {
-        Word::Committed | Word::DoubtDid | Word::DoubtLeft | Word::TimedOut | Word::Contradiction => {
-            true
-        }
+        Word::Committed
+        | Word::DoubtDid
+        | Word::DoubtLeft
+        | Word::TimedOut
+        | Word::Contradiction => true,
         Word::Failed | Word::DoubtDidNot | Word::Signal => false,
     };
     // Of a child that was told to end no exit proves anything; only what it said does.

@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 use crate::acts::Act;
 use crate::shelf::Rows;
 use crate::step::{Taking, Tally, Violation};
+use crate::verify::broken::Break;
 use crate::world::{Bounds, Part, Process, Rest, World, Writing};
 
 /// What came of a walk.
 #[derive(Debug, Clone)]
 pub struct Walked {
+    pub breaks: Option<Break>,
     pub states: usize,
     pub steps: u64,
     pub depth: u32,
@@ -73,6 +75,7 @@ pub fn walk(bounds: &Bounds) -> Walked {
         at += 1;
     }
     Walked {
+        breaks: bounds.breaks,
         states: walker.states.len(),
         steps,
         depth,
@@ -132,10 +135,11 @@ impl Walker<'_> {
         };
         let _ = taking.take(act);
         let told = taking.told.take().unwrap_or_default();
-        lines.push(format!("{:2} {act}{}", lines.len() + 1, told.iter().fold(
-            String::new(),
-            |all, one| format!("{all}; {one}"),
-        )));
+        lines.push(format!(
+            "{:2} {act}{}",
+            lines.len() + 1,
+            told.iter().fold(String::new(), |all, one| format!("{all}; {one}"),)
+        ));
         taking.world
     }
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use ctrlrun::plan::attempt::{Attempt, Came, Do, NotRecorded, Outcome, Report};
 use ctrlrun::plan::effect::{
-    Event, FailedBy, Holder, OutcomeId, ProbeAnswer, Refusal, Settle, State, Verdict,
+    Event, FailedBy, Holder, OutcomeId, ProbeAnswer, Record, Refusal, Settle, State, Verdict,
 };
 use ctrlrun::plan::protocol::{Captured, Done, Step};
 use ctrlrun::plan::time::{Moment, Timestamp};
@@ -40,7 +40,8 @@ pub fn before_write(
     };
     let decided = matches!(record.state, State::Failed { by: FailedBy::Person | FailedBy::Probe });
     let other = event.request.fingerprint != record.request.fingerprint;
-    let wrong = decided && other && asked != Asked::Rebind && taking.world.rows[key_at].lets(append);
+    let wrong =
+        decided && other && asked != Asked::Rebind && taking.world.rows[key_at].lets(append);
     must(!wrong, || "another command is bound after a decision (EFF-11)".to_owned())
 }
 
@@ -56,15 +57,14 @@ pub fn starts(
     let twice = world.rest.children.iter().any(|it| (it.key, it.attempt) == (key_at, attempt));
     must(!twice, || format!("attempt {attempt} is executed twice"))?;
     let record = world.rows[key_at].record.as_ref();
-    let lease = record.filter(|record| record.is_held_by(holder)).and_then(|record| {
-        match record.state {
+    let lease =
+        record.filter(|record| record.is_held_by(holder)).and_then(|record| match record.state {
             State::Executing { lease_expires_at } => Some(lease_expires_at),
             State::Reserved { .. }
             | State::Committed { .. }
             | State::Failed { .. }
             | State::Ambiguous { .. } => None,
-        }
-    });
+        });
     let Some(lease) = lease else {
         return Err(format!("attempt {attempt} is started, and the record does not say so"));
     };
@@ -170,8 +170,7 @@ pub fn known(taking: &mut Taking<'_>, key_at: usize) -> Result<(), Violation> {
 
 fn is_there(world: &World, known: &Known) -> Result<(), Violation> {
     let rows = &world.rows[known.key];
-    let spooled =
-        world.rest.spool.iter().any(|(_, kept)| kept.settle.outcome_id == known.outcome);
+    let spooled = world.rest.spool.iter().any(|(_, kept)| kept.settle.outcome_id == known.outcome);
     let mut writes: Vec<_> = told_rows(rows, known.outcome).map(|row| row.write_id).collect();
     writes.dedup();
     must(writes.len() <= 1, || "one outcome is recorded twice (EFF-15)".to_owned())?;
@@ -224,8 +223,11 @@ pub fn told(taking: &mut Taking<'_>, writing: &Writing, done: &Done) -> Result<(
     let world = &taking.world;
     match done {
         Done::Answered(answered) => {
-            let answer = tally::answer(&answered.answer);
-            taking.saw(answer);
+            let rows = &world.rows[writing.key];
+            let written = rows.history.iter().any(|row| made(row.write_id));
+            let so = written || !tally::writes(&answered.answer) || rows.floor > 0;
+            must(so, || format!("{:?}, and nothing is written", answered.answer))?;
+            taking.saw(tally::answer(&answered.answer));
             Ok(())
         }
         Done::CouldNot(_) => {
@@ -261,7 +263,7 @@ pub fn over(taking: &mut Taking<'_>, it: &Running, report: &Report) -> Result<()
             taking.saw(tally::refusal(refusal));
             must(!report.ran, || "refused, and it ran".to_owned())?;
             if *refusal == Refusal::InProgress {
-                in_progress(it, report)?;
+                in_progress(it, report, rows.record.as_ref())?;
             }
         }
         Outcome::CouldNot(_) => {
@@ -280,9 +282,8 @@ pub fn over(taking: &mut Taking<'_>, it: &Running, report: &Report) -> Result<()
             forgotten = matches!(why, NotRecorded::Forgotten);
             kept_nowhere = matches!(report.spooled, Some(Err(_)));
             if matches!(why, NotRecorded::Late) {
-                let late = told_rows(&rows, outcome(it)).any(|row| {
-                    matches!(row.event, Event::LateOutcome(_))
-                });
+                let late = told_rows(&rows, outcome(it))
+                    .any(|row| matches!(row.event, Event::LateOutcome(_)));
                 must(late, || "kept as a late outcome, and it is not".to_owned())?;
             }
         }
@@ -305,13 +306,12 @@ fn outcome(it: &Running) -> OutcomeId {
 }
 
 /// Nobody waits for a dead holder, or for itself.
-fn in_progress(it: &Running, report: &Report) -> Result<(), Violation> {
+fn in_progress(it: &Running, report: &Report, stands: Option<&Record>) -> Result<(), Violation> {
     let (Some(record), Some(now)) = (&report.record, report.now) else {
         return Err("another attempt runs, and none is shown".to_owned());
     };
-    must(!is_of(record.reservation_id, it.name), || {
-        "refused because of its own reservation".to_owned()
-    })?;
+    let own = stands.is_some_and(|record| is_of(record.reservation_id, it.name));
+    must(!own, || "refused because of its own reservation".to_owned())?;
     let live = record.lease_expires_at().is_some() && !record.is_lapsed(now);
     must(live, || "refused because of a lease that is not live".to_owned())
 }

@@ -207,8 +207,7 @@ impl Taking<'_> {
             came = match &it.next {
                 Do::Renew(handle) => {
                     let drawn = self.world.processes[process].drawn;
-                    it.renewal =
-                        Some(Writing::new(it.key, (**handle).clone(), it.name, drawn, at));
+                    it.renewal = Some(Writing::new(it.key, (**handle).clone(), it.name, drawn, at));
                     Came::UnderWay
                 }
                 Do::EndChild => {
@@ -318,7 +317,7 @@ impl Taking<'_> {
             step => {
                 if let Step::Append { append, .. } = &step {
                     let name = write_id(writing.name, writing.drawn);
-                    writing.drawn += u8::from(append.next.write_id == name);
+                    writing.drawn += u16::from(append.next.write_id == name);
                 }
                 writing.step = step;
                 Ok(None)
@@ -332,16 +331,15 @@ impl Taking<'_> {
         key_at: usize,
         step: &Step,
         how: How,
-        (name, drawn): (u32, u8),
+        (name, drawn): (u32, u16),
         track: &mut Track,
     ) -> Result<Input, Violation> {
         if how != How::Well {
             self.world.rest.edit().faults -= 1;
         }
         if let Step::Append { append, .. } = step {
-            let same = track.last.as_ref().is_some_and(|last| {
-                last.next.write_id == append.next.write_id
-            });
+            let same =
+                track.last.as_ref().is_some_and(|last| last.next.write_id == append.next.write_id);
             track.tries = if same { track.tries + 1 } else { 1 };
             track.last = Some(append.clone());
             track.doubt |= matches!(how, How::Lost | How::LandsUnseen | How::LandsLater);
@@ -403,12 +401,7 @@ impl Taking<'_> {
         self.changed(key_at, &before, rows)
     }
 
-    fn delivered(
-        &mut self,
-        process: usize,
-        it: Delivering,
-        done: &Done,
-    ) -> Result<(), Violation> {
+    fn delivered(&mut self, process: usize, it: Delivering, done: &Done) -> Result<(), Violation> {
         laws::told(self, &it.write, done)?;
         let Delivering { outcome, left, asked, key: run_key, .. } = it;
         let gone = tally::delivery(&outcome, done);
@@ -525,12 +518,7 @@ impl Taking<'_> {
         *it = Process { runs: it.runs, failed_at: it.failed_at, ..Process::default() };
     }
 
-    fn over(
-        &mut self,
-        process: usize,
-        it: &Running,
-        report: &Report,
-    ) -> Result<(), Violation> {
+    fn over(&mut self, process: usize, it: &Running, report: &Report) -> Result<(), Violation> {
         self.gone(process);
         self.world.processes[process].edit().failed_at = None;
         self.tell(|_| tally::report(report));

@@ -161,6 +161,27 @@ pub fn answer(answer: &Answer) -> &'static str {
     }
 }
 
+/// Whether an answer says that something of this command's is in the history.
+pub fn writes(answer: &Answer) -> bool {
+    match answer {
+        Answer::Granted
+        | Answer::Start
+        | Answer::Renewed { .. }
+        | Answer::Settled
+        | Answer::KeptAsLate
+        | Answer::Resolved
+        | Answer::Contended => true,
+        Answer::Lost
+        | Answer::Delivered
+        | Answer::Forgotten
+        | Answer::AlreadySo
+        | Answer::ProbeKept
+        | Answer::Nothing
+        | Answer::CommittedAlready
+        | Answer::Refused(_) => false,
+    }
+}
+
 /// The verdict that a report tells, if its outcome is recorded.
 pub fn settled(report: &Report) -> Option<Verdict> {
     match &report.result {
@@ -200,13 +221,12 @@ pub fn settlement(rows: &Rows, append: &Append, tries: u8, how: How) -> &'static
         return if inserts { "INSERT: the re-read failed" } else { "UPDATE: the re-read failed" };
     }
     let first = append.history.first();
-    let ours = |at: u64| rows.history.iter().any(|row| {
-        row.revision == at && row.write_id == append.next.write_id
-    });
+    let ours = |at: u64| {
+        rows.history.iter().any(|row| row.revision == at && row.write_id == append.next.write_id)
+    };
     let landed = rows.record.as_ref() == Some(&append.next);
     let moved_on = !landed && first.is_some_and(|row| ours(row.revision));
-    let unchanged = rows.record == append.found
-        && (!inserts || rows.floor == append.attempt_floor);
+    let unchanged = rows.record == append.found && (!inserts || rows.floor == append.attempt_floor);
     let grants = first.is_some_and(|row| {
         matches!(row.event, Event::Reserved(_) | Event::Began(_) | Event::LeaseRenewed(_))
     });

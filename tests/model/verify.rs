@@ -1,5 +1,4 @@
 //! What verify brings: the checker, and stores that are broken on purpose.
-#[expect(dead_code, unused_macros, unused_imports, reason = "verify needs more of it")]
 #[path = "../../verify/broken.rs"]
 pub mod broken;
 #[path = "../../verify/check.rs"]

@@ -106,7 +106,7 @@ pub struct World {
 pub struct Process {
     pub runs: u8,
     /// Appends that this run has made: the next one's name.
-    pub drawn: u8,
+    pub drawn: u16,
     pub work: Work,
     /// The revision of its own FAILED, as it was told.
     pub failed_at: Option<u64>,
@@ -165,14 +165,14 @@ pub struct Writing {
     pub tries: u8,
     pub doubt: bool,
     /// Its appends are named from here, up to the next one's name.
-    pub first: u8,
-    pub drawn: u8,
+    pub first: u16,
+    pub drawn: u16,
     /// Names its appends, with that number.
     pub name: u32,
 }
 
 impl Writing {
-    pub fn new(key: usize, mut handle: Handle, name: u32, drawn: u8, at: Moment) -> Self {
+    pub fn new(key: usize, mut handle: Handle, name: u32, drawn: u16, at: Moment) -> Self {
         let step = handle.step(Input::Start, at);
         Self { key, handle, step, last: None, tries: 0, doubt: false, first: drawn, drawn, name }
     }
@@ -272,8 +272,8 @@ pub fn key(at: usize) -> Key {
 }
 
 /// The name of the `drawn`-th append of a run, a renewal, a person.
-pub fn write_id(name: u32, drawn: u8) -> WriteId {
-    WriteId(Uuid::from_u128(u128::from(name) << 8 | u128::from(drawn)))
+pub fn write_id(name: u32, drawn: u16) -> WriteId {
+    WriteId(Uuid::from_u128(u128::from(name) << 16 | u128::from(drawn)))
 }
 
 /// The name of a run's appends.
@@ -283,7 +283,7 @@ pub fn run_name(process: usize, runs: u8) -> u32 {
 
 /// Whether an append of that name wrote it.
 pub fn is_of(id: WriteId, name: u32) -> bool {
-    id.0.as_u128() >> 8 == u128::from(name)
+    id.0.as_u128() >> 16 == u128::from(name)
 }
 
 pub fn order(key_at: usize, asked: Asked, name: u32, failed_at: Option<u64>) -> Order {
