@@ -9,6 +9,9 @@
 //! Both run `true` on a new key in stores of their own, one after the other and in turn on a store
 //! of each size, so that what the machine does meanwhile meets all alike. It prints ratios and
 //! asserts nothing: the times are the machine's.
+//!
+//! Both programs are copied first, as an installation does: what the linker has just written lies in
+//! small pieces in the page cache, which the larger program pays for more often.
 mod server;
 
 use std::error::Error;
@@ -51,6 +54,7 @@ struct Size {
 fn main() -> Outcome<()> {
     let Arguments { pairs, rows, postgres } = arguments()?;
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    install(directory.path())?;
     if postgres {
         return server::measure(directory.path(), pairs);
     }
@@ -62,7 +66,7 @@ fn main() -> Outcome<()> {
         for size in &mut sizes {
             let key = format!("bench:{round}");
             let ours = timed(ours(directory.path(), &size.ours, &key))?;
-            let floor = timed(floor(&size.floor, &key))?;
+            let floor = timed(floor(directory.path(), &size.floor, &key))?;
             if round >= WARM_UP {
                 size.times.push((ours.as_secs_f64(), floor.as_secs_f64()));
             }
@@ -71,7 +75,7 @@ fn main() -> Outcome<()> {
     report(pairs, &sizes);
     for size in sizes.iter().take(1) {
         let ours = fsyncs(directory.path(), ours(directory.path(), &size.ours, "bench:traced"))?;
-        let floor = fsyncs(directory.path(), floor(&size.floor, "bench:traced"))?;
+        let floor = fsyncs(directory.path(), floor(directory.path(), &size.floor, "bench:traced"))?;
         match (ours, floor) {
             (Some(ours), Some(floor)) => println!("fsyncs per run: ctrlrun {ours}, floor {floor}"),
             _ => println!("fsyncs per run: not counted, strace is not here"),
@@ -126,9 +130,23 @@ fn prepare(directory: &Path, rows: u64) -> Outcome<Size> {
     Ok(Size { rows, ours, floor, times: Vec::new() })
 }
 
+/// The programs, as they are installed.
+const PROGRAMS: [(&str, &str); 3] = [
+    ("ctrlrun", env!("CARGO_BIN_EXE_ctrlrun")),
+    ("floor", env!("CARGO_BIN_EXE_floor")),
+    ("floor_pg", env!("CARGO_BIN_EXE_floor_pg")),
+];
+
+fn install(directory: &Path) -> Outcome<()> {
+    for (name, built) in PROGRAMS {
+        fs::copy(built, directory.join(name))?;
+    }
+    Ok(())
+}
+
 /// `ctrlrun` in an environment of its own.
 fn ctrlrun(directory: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ctrlrun"));
+    let mut command = Command::new(directory.join("ctrlrun"));
     command
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
@@ -143,8 +161,8 @@ fn ours(directory: &Path, store: &Path, key: &str) -> Command {
     command
 }
 
-fn floor(store: &Path, key: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_floor"));
+fn floor(directory: &Path, store: &Path, key: &str) -> Command {
+    let mut command = Command::new(directory.join("floor"));
     command.arg(store).args([key, "true"]);
     command
 }

@@ -29,7 +29,7 @@ pub fn measure(directory: &Path, pairs: usize) -> Outcome<()> {
         let key = format!("bench:{round}");
         let mut ours = ctrlrun(directory);
         ours.args(["run", "--store", ours_url, "--key", &key, "--", "true"]);
-        let mut floor = Command::new(env!("CARGO_BIN_EXE_floor_pg"));
+        let mut floor = Command::new(directory.join("floor_pg"));
         floor.args([floor_url, &key, "true"]);
         // Which is first changes, and with it whatever the first leaves behind for the second.
         let (ours, floor) = if round % 2 == 0 {

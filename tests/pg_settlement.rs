@@ -32,7 +32,7 @@ fn under_every_level(test: impl Fn(&Stage, &str)) {
 /// The effect's row was inserted, or updated, so many times.
 fn writes(stage: &Stage, what: &str) -> usize {
     let statements = stage.statements();
-    statements.iter().filter(|text| text.contains(what) && text.starts_with("WITH store")).count()
+    statements.iter().filter(|text| text.contains(what) && text.starts_with("WITH written")).count()
 }
 
 const INSERT: &str = "INSERT INTO \"ctrlrun\".effects";

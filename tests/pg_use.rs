@@ -45,23 +45,28 @@ const NONE_CONNECTED: &str = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity \
      WHERE backend_type = 'client backend' AND pid <> pg_backend_pid())";
 
 #[test]
-fn a_run_takes_eleven_round_trips() {
-    // PGS-2: one to connect, one to look at the store, and for each of reserve, begin and settle one to
-    // load, one to write, one to commit. BEGIN and the write share one.
+fn a_run_takes_eight_round_trips() {
+    // PGS-2, CMT-17, CMT-18: one to connect, one to look at the store, and for each of reserve, begin and
+    // settle one to write and one to commit. BEGIN and the write share one.
     let Some(stage) = Stage::new() else { return };
     let out = stage.run("k", &[], MARK);
     assert_eq!(out.code, Some(0), "{out:?}");
     let kind = |text: &String| match text {
         text if text.starts_with("BEGIN") => "begin",
-        text if text.starts_with("WITH store") => "write",
+        text if text.starts_with("WITH written") => "write",
         text if text == "COMMIT" => "commit",
         text if text.contains("server_encoding") => "look",
         text if text.starts_with("SELECT s.schema_version") => "load",
         _ => "other",
     };
     let kinds: Vec<_> = stage.statements().iter().map(kind).collect();
-    let write = ["load", "begin", "write", "commit"];
+    let write = ["begin", "write", "commit"];
     assert_eq!(kinds, [&["look"][..], &write, &write, &write].concat());
+    // A key that is there already costs the guess that it is not, and what tells why.
+    let before = kinds.len();
+    assert_eq!(stage.run("k", &[], MARK).code, Some(0));
+    let kinds: Vec<_> = stage.statements().iter().skip(before).map(kind).collect();
+    assert_eq!(kinds, ["look", "begin", "write", "other", "other", "load", "other"]);
     let accepted =
         stage.proxy.seen().into_iter().filter(|event| matches!(event.what, What::Accepted));
     assert_eq!(accepted.count(), 1, "connections");
@@ -181,16 +186,19 @@ fn an_exchange_with_a_server_that_is_silent_ends_by_our_own_deadline() {
     let out = stage.run("k", &within, MARK);
     assert_eq!((out.code, stage.marks()), (Some(69), 0), "{out:?}");
     assert!(out.stderr.contains("nothing was run"), "{out:?}");
-    // The load, and the write, are sent and never answered.
-    for text in ["SELECT s.schema_version", "WITH store"] {
+    // The load of a key that is there, and the write, are sent and never answered.
+    for (text, exists) in [("SELECT s.schema_version", true), ("WITH written", false)] {
         let Some(stage) = Stage::new() else { return };
+        if exists {
+            assert_eq!(stage.run("k", &["--not-executed", "11"], "exit 11").code, Some(11));
+        }
         let held = stage.add(Which::Any, When::Text(text.into(), 1), Act::HoldAnswer);
-        stage.on(Which::From(2), When::Connect, Act::BlackHole);
+        stage.on(Which::From(2 + u32::from(exists)), When::Connect, Act::BlackHole);
         let out = stage.run("k", &within, MARK);
         assert!(stage.proxy.acted(held, LONG), "{text}");
         assert_eq!((out.code, stage.marks()), (Some(69), 0), "{text}: {out:?}");
         assert!(out.stderr.contains("nothing was run"), "{text}: {out:?}");
-        assert_eq!(stage.events("k").len(), 0, "{text}");
+        assert_eq!(stage.events("k").len(), if exists { 3 } else { 0 }, "{text}");
     }
     assert!(began.elapsed() < Duration::from_secs(15));
 }

@@ -69,6 +69,7 @@ fn order() -> Order {
         not_executed: NotExecuted::parse("6").unwrap(),
         store_timeout: Duration::from_secs(10),
         outcome_id: OUTCOME,
+        guess: None,
     }
 }
 
@@ -137,6 +138,10 @@ impl World {
             Step::Load { ask, .. } => {
                 self.draws += 1;
                 Input::Loaded(Ok(self.found(ask)), WriteId(Uuid::from_u128(self.draws)))
+            }
+            Step::Draw => {
+                self.draws += 1;
+                Input::Drawn(WriteId(Uuid::from_u128(self.draws)))
             }
             Step::Append { append, .. } => {
                 let end = match self.faults.pop().unwrap_or(Fault::None) {
@@ -545,4 +550,27 @@ fn an_outcome_that_others_were_faster_than_is_spooled_when_the_time_is_over() {
     let report = over(world.step(Came::Spooled(Ok(()))));
     assert!(matches!(report.result, Outcome::NotRecorded { why: NotRecorded::Store(_), .. }));
     assert_eq!(report.spooled, Some(Ok(())));
+}
+
+#[test]
+fn a_gated_attempt_begins_only_when_there_is_a_place_for_its_child() {
+    // BAT-9
+    let mut world = World::new();
+    world.machine = Attempt::gated(order(), Moment(0));
+    assert!(matches!(world.step(Came::Call), Do::Granted));
+    assert_eq!(world.log, ["reserved"]);
+    assert!(matches!(world.step(Came::Begin), Do::Start { .. }));
+    assert_eq!(world.log, ["reserved", "began"]);
+}
+
+#[test]
+fn a_reservation_that_is_given_back_is_settled_never_started() {
+    // BAT-10
+    let mut world = World::new();
+    world.machine = Attempt::gated(order(), Moment(0));
+    assert!(matches!(world.step(Came::Call), Do::Granted));
+    let report = over(world.step(Came::Release { detail: "no place".to_owned() }));
+    assert_eq!(world.log, ["reserved", "failed"]);
+    assert!(!report.ran);
+    assert!(matches!(report.result, Outcome::Settled { verdict: Verdict::NeverStarted, .. }));
 }

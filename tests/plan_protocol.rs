@@ -15,8 +15,10 @@ use ctrlrun::plan::effect::{
     Verdict, evolve,
 };
 use ctrlrun::plan::expect::{Conflict, StreamState};
-use ctrlrun::plan::protocol::{Ask, Captured, End, Found, Input, Kept, Reason, Stream};
-use ctrlrun::plan::time::Timestamp;
+use ctrlrun::plan::protocol::{
+    Ask, Captured, End, Found, Input, Kept, Known, Reason, Step, Stream,
+};
+use ctrlrun::plan::time::{Moment, Timestamp};
 use plan_common::{key, write_id};
 use stepping::*;
 
@@ -48,7 +50,7 @@ fn a_command_loads_decides_appends_and_is_answered_once_that_landed() {
     let written = append(machine.loaded(new));
     assert_eq!((written.found.as_ref(), written.attempt_floor), (None, 41));
     assert_eq!(written.next.write_id, write_id(0x1001));
-    assert_eq!((written.next.attempt, written.next.revision), (42, 1));
+    assert_eq!((written.next.attempt, written.next.revision), (42, 42));
     assert_eq!(written.history.len(), 1);
     let done = answered(machine.landed());
     assert_eq!(done.answer, Answer::Granted);
@@ -329,6 +331,70 @@ fn outputs_travel_with_the_settle_and_never_under_another_holders_number() {
     }
 }
 
+/// What a reserve that landed tells of its row, and when its load was sent and answered.
+fn just_reserved() -> (Known, Holder, Moment, Moment) {
+    let mut machine = Machine::new(reserving());
+    load(machine.step(Input::Start));
+    let sent = machine.now();
+    let written = append(machine.loaded(found(None)));
+    let seen = machine.now();
+    let holder =
+        Holder { attempt: written.next.attempt, reservation_id: written.next.reservation_id };
+    let answered = answered(machine.landed());
+    assert_eq!(answered.record.as_ref(), Some(&written.next));
+    (Known::of(&answered).expect("it has a record"), holder, sent, seen)
+}
+
+/// A begin that knows the row of its reserve, at `at`.
+fn knowing(at: u64) -> (Machine, Holder, Moment, Moment) {
+    let (known, holder, sent, seen) = just_reserved();
+    let mut machine = Machine::new(begin(holder));
+    machine.handle = machine.handle.knowing(Some(known));
+    machine.at = at;
+    (machine, holder, sent, seen)
+}
+
+fn drawing() -> Machine {
+    let (mut machine, ..) = knowing(0);
+    assert_eq!(machine.step(Input::Start), Step::Draw);
+    machine
+}
+
+#[test]
+fn what_was_just_written_is_decided_on_without_a_load_and_a_guess_that_fails_costs_one() {
+    // CMT-17, EXE-8
+    let (mut machine, holder, sent, seen) = knowing(500_000);
+    assert_eq!(machine.step(Input::Start), Step::Draw);
+    let passed = machine.now().from_now(seen);
+    let written = append(machine.step(Input::Drawn(write_id(7))));
+    // The write is held to the row that was written, at the time that has become of it.
+    assert_eq!(written.found.as_ref().map(|row| row.reservation_id), Some(holder.reservation_id));
+    assert_eq!(written.next.write_id, write_id(7));
+    assert_eq!(written.next.updated_at, NOW.plus(passed));
+    // The lease never ends later for the holder than for the store: it is counted from as long
+    // before now as the load took.
+    let granted = answered(machine.landed());
+    assert_eq!(granted.answer, Answer::Start);
+    assert_eq!(granted.read_at, sent.plus(passed));
+
+    // Somebody's note moved the row on: 0 rows, and from there all is as ever.
+    let (mut machine, ..) = knowing(500_000);
+    assert_eq!(machine.step(Input::Start), Step::Draw);
+    append(machine.step(Input::Drawn(write_id(7))));
+    pause(machine.refused());
+    load(machine.step(Input::Paused));
+}
+
+#[test]
+fn what_was_written_more_than_a_second_ago_is_loaded_again() {
+    // CMT-17: the last moment that it is taken for fresh at, and the first that it is not.
+    let (.., seen) = just_reserved();
+    let (mut fresh, ..) = knowing(seen.0 + 998_999);
+    assert_eq!(fresh.step(Input::Start), Step::Draw);
+    let (mut stale, ..) = knowing(seen.0 + 999_000);
+    load(stale.step(Input::Start));
+}
+
 /// A machine in each of its phases, and the answer that the phase waits for.
 fn phases() -> Vec<(&'static str, Machine, &'static str)> {
     let new = || Machine::new(reserving());
@@ -340,6 +406,7 @@ fn phases() -> Vec<(&'static str, Machine, &'static str)> {
     vec![
         ("fresh", new(), "start"),
         ("loading", at(&|m| drop(m.step(Input::Start))), "loaded"),
+        ("drawing", drawing(), "drawn"),
         (
             "waiting to load",
             at(&|m| {
@@ -381,10 +448,11 @@ fn phases() -> Vec<(&'static str, Machine, &'static str)> {
 #[test]
 fn an_answer_to_a_step_that_was_not_asked_for_ends_in_a_refusal() {
     type Answered = (&'static str, fn() -> Input);
-    let inputs: [Answered; 8] = [
+    let inputs: [Answered; 9] = [
         ("start", || Input::Start),
         ("loaded", || Input::Loaded(Ok(found(None)), write_id(5))),
         ("loaded", || Input::Loaded(Err(why(Reason::Busy)), write_id(5))),
+        ("drawn", || Input::Drawn(write_id(5))),
         ("ended", || Input::Ended(End::Landed)),
         ("ended", || Input::Ended(End::Refused)),
         ("ended", || Input::Ended(End::Unknown(why(Reason::Busy)))),
@@ -403,6 +471,6 @@ fn an_answer_to_a_step_that_was_not_asked_for_ends_in_a_refusal() {
             wrong += 1;
         }
     }
-    // 8 phases x 8 answers, but for the 10 that a phase waits for.
-    assert_eq!(wrong, 54);
+    // 9 phases x 9 answers, but for the 11 that a phase waits for.
+    assert_eq!(wrong, 70);
 }

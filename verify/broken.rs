@@ -76,9 +76,39 @@ macro_rules! forward {
             self.$field.output(key, attempt, stream, within)
         }
     };
+    (@ $field:tt upkeep) => {
+        fn walk(
+            &self,
+            filter: &ctrlrun::store::Filter,
+            each: &mut dyn FnMut(ctrlrun::store::Walked) -> ctrlrun::store::Flow,
+            within: std::time::Duration,
+        ) -> Result<(), ctrlrun::store::CouldNot> {
+            self.$field.walk(filter, each, within)
+        }
+
+        fn prune(
+            &self,
+            cut: &ctrlrun::store::Cut,
+            within: std::time::Duration,
+        ) -> ctrlrun::store::Pruned {
+            self.$field.prune(cut, within)
+        }
+
+        fn stats(
+            &self,
+            within: std::time::Duration,
+        ) -> Result<ctrlrun::store::Stats, ctrlrun::store::CouldNot> {
+            self.$field.stats(within)
+        }
+    };
     (@ $field:tt identity) => {
         fn identity(&self) -> &ctrlrun::store::Identity {
             self.$field.identity()
+        }
+    };
+    (@ $field:tt glimpse) => {
+        fn glimpse(&self) -> Option<ctrlrun::store::Glimpse> {
+            self.$field.glimpse()
         }
     };
 }
@@ -368,7 +398,7 @@ impl Store for Broken {
         }
     }
 
-    forward!(inner: list history output identity);
+    forward!(inner: list history output upkeep identity);
 }
 
 impl Broken {

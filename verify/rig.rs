@@ -203,7 +203,7 @@ fn act(at: &Path, what: What, verb: Verb, call: u32) {
 struct Shared(Arc<dyn Store>);
 
 impl Store for Shared {
-    super::broken::forward!(0: load append reread list history output identity);
+    super::broken::forward!(0: load append reread list history output upkeep identity glimpse);
 }
 
 #[cfg(test)]

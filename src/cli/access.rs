@@ -3,12 +3,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ctrlrun::drive::host;
 use ctrlrun::plan::effect::HistoryRow;
 use ctrlrun::plan::key::Key;
+use ctrlrun::plan::protocol::Known;
 use ctrlrun::store::stop::inside_append;
 use ctrlrun::store::{
-    self, Captured, CouldNot, Filter, Flow, Listed, Location, Mode, Options, Reason, Shown, Store,
-    Stream,
+    self, Captured, CouldNot, Filter, Flow, Glimpse, Listed, Location, Mode, Options, Reason,
+    Shown, Store, Stream,
 };
 
 use super::Global;
@@ -23,7 +25,7 @@ use super::which::{Place, Surroundings, which};
 /// An open store, and where it is.
 pub struct Opened {
     /// The store.
-    pub store: Box<dyn Store>,
+    pub store: Arc<dyn Store>,
     /// Its place.
     pub place: Place,
     /// Whether it was made just now.
@@ -32,6 +34,8 @@ pub struct Opened {
     pub grants: Option<String>,
     /// How long one command may take in all.
     pub within: Duration,
+    /// That a key is new, as far as opening the store could tell (CMT-18).
+    pub guess: Option<Known>,
     deed: Deed,
 }
 
@@ -112,7 +116,7 @@ pub fn no_such_effect(key: &Key, place: &Place) -> CliError {
 /// # Errors
 /// As [`which`].
 pub fn place(global: &Global) -> Result<Place, CliError> {
-    which(&Surroundings::of_process(global.store.clone()))
+    which(&Surroundings::of_process(global.store.clone(), global.settings.store.clone()))
 }
 
 /// The files of the store that would be used: nothing else may be written to them.
@@ -191,6 +195,7 @@ pub fn open(global: &Global, place: Place, mode: Mode, deed: Deed) -> Result<Ope
     }
     let mut options = Options::new(mode, within);
     options.before_commit = Some(Arc::new(inside_append));
+    let read_at = host::now();
     match store::open(&place.location, &options) {
         Ok(opened) => {
             for warning in &opened.warnings {
@@ -201,8 +206,12 @@ pub fn open(global: &Global, place: Place, mode: Mode, deed: Deed) -> Result<Ope
             }
             let store::Opened { store, created, grants, .. } = opened;
             // Of a scratch store only: verify's workers meet their faults there (VER-5).
-            let store = crate::verify::rig::of_process(store);
-            Ok(Opened { store, created, grants, place, within, deed })
+            let store = crate::verify::rig::of_process(store).into();
+            let seen_at = host::now();
+            let guess = store.glimpse().map(|Glimpse { attempt_floor, now }| {
+                Known::absent(attempt_floor, now, read_at, seen_at)
+            });
+            Ok(Opened { store, created, grants, place, within, guess, deed })
         }
         Err(error) if error.reason == Reason::Missing => Err(missing(&place, deed)),
         Err(error) => Err(CliError::could_not(&error, &place, deed)),

@@ -1,21 +1,34 @@
-//! `ctrlrun doctor`: what the store is like, and what about it has to be mended (CLI-23).
+//! `ctrlrun doctor`: what the store is like, and what about it has to be mended (CLI-23, OPS-10,
+//! OPS-11).
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
 use clap::Args;
-use ctrlrun::drive::spool::Spool;
+use ctrlrun::drive::integrity::integrity;
+use ctrlrun::drive::spool::{Spool, Spooled};
 use ctrlrun::store::check::{Check, check};
+use ctrlrun::store::{Mode, Options, Stats, Store, open};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use super::Global;
 use super::access::place;
 use super::error::{CliError, Exit};
-use super::render::text::{clean, width};
+use super::render::shell::store_flag;
+use super::render::text::{age, clean, count, cut, number, safe_json, width};
 use super::spooled::candidates;
 use super::terminal::{Answer, answer};
+use super::which::Place;
+
+/// A record this far in the future says that a clock was set back.
+const FUTURE_MAX: Duration = Duration::from_secs(10);
 
 /// Look at the store and say what about it has to be mended
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ctrlrun doctor
   ctrlrun doctor --store postgres://app@db/jobs --probe
+  ctrlrun doctor --deep --json | jq '.checks[] | select(.ok | not)'
 
 Exit status: 0, or 1 with a finding.")]
 pub struct DoctorArgs {
@@ -23,6 +36,9 @@ pub struct DoctorArgs {
     /// own and drops it
     #[arg(long)]
     pub probe: bool,
+    /// Read every record with its history, and hold the one against the other
+    #[arg(long)]
+    pub deep: bool,
 }
 
 /// Looks, and prints what it found.
@@ -31,12 +47,18 @@ pub struct DoctorArgs {
 /// 78: no store was named that could be meant.
 pub fn doctor(args: &DoctorArgs, global: &Global) -> Result<Exit, CliError> {
     let place = place(global)?;
+    let mut checks = vec![Check::fine("version", versions())];
     let checked = check(&place.location, args.probe, global.store_timeout);
-    let mut checks = checked.checks;
+    checks.extend(checked.checks);
     if let Some(exposed) = place.exposed() {
         checks.push(Check::wrong("password", "in an argument", exposed));
     }
-    checks.push(spool(checked.store_id));
+    if checked.store_id.is_some() {
+        checks.extend(contents(args, &place, global));
+    }
+    checks.push(spool(checked.store_id, global));
+    // A look at the journal goes here.
+    checks.push(config(global));
     let findings = checks.iter().filter(|check| check.finding.is_some()).count();
     if global.json {
         let line = json!({
@@ -46,7 +68,7 @@ pub fn doctor(args: &DoctorArgs, global: &Global) -> Result<Exit, CliError> {
             "checks": checks.iter().map(object).collect::<Vec<Value>>(),
         });
         let mut out = Answer::plain();
-        out.put(|out| writeln!(out, "{line}"))?;
+        out.put(|out| writeln!(out, "{}", safe_json(&line)))?;
         out.end()?;
     } else {
         let mut rows = vec![Check::fine("store", place.named())];
@@ -56,16 +78,135 @@ pub fn doctor(args: &DoctorArgs, global: &Global) -> Result<Exit, CliError> {
     Ok(if findings > 0 { Exit::FAILED } else { Exit::OK })
 }
 
-fn spool(store_id: Option<uuid::Uuid>) -> Check {
+/// Which files say something; one with a mistake in it ends every command (CFG-6).
+fn config(global: &Global) -> Check {
+    let files: Vec<String> =
+        global.settings.files.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    Check::fine("config", if files.is_empty() { "none".to_owned() } else { files.join(", ") })
+}
+
+fn versions() -> String {
+    format!("ctrlrun {}, SQLite {}", env!("CARGO_PKG_VERSION"), ctrlrun::store::sqlite::version())
+}
+
+/// What is in the store: how much, from when, and with --deep whether it is sound.
+fn contents(args: &DoctorArgs, place: &Place, global: &Global) -> Vec<Check> {
+    let within = global.store_timeout;
+    let store = match open(&place.location, &Options::new(Mode::Read, within)) {
+        Ok(opened) => opened.store,
+        Err(error) => return vec![Check::wrong("effects", "they cannot be read", error.message)],
+    };
+    let mut checks = match store.stats(within) {
+        Ok(stats) => vec![effects(&stats, place), future(&stats)],
+        Err(error) => vec![Check::wrong("effects", "they cannot be counted", error.message)],
+    };
+    if args.deep {
+        checks.push(deep(store.as_ref(), within, global));
+    }
+    checks
+}
+
+/// How many there are. That some need a decision is no fault of the store: `effects --check` tells.
+fn effects(stats: &Stats, place: &Place) -> Check {
+    let stuck: u64 = stats.stuck().map(|count| count.effects).sum();
+    let all = number(stats.effects());
+    let found = match (stuck, stats.oldest_stuck()) {
+        (0, _) | (_, None) => format!("{all}, none needs a decision"),
+        (stuck, Some(oldest)) => format!(
+            "{all}; {} stuck, the oldest for {} (ctrlrun effects --stuck{})",
+            number(stuck),
+            age(oldest),
+            store_flag(place)
+        ),
+    };
+    Check::fine("effects", found)
+}
+
+fn future(stats: &Stats) -> Check {
+    let newest = stats.newest().zip(stats.now);
+    match newest.map(|(newest, now)| newest.since(now)) {
+        Some(ahead) if ahead > FUTURE_MAX => Check::wrong(
+            "newest record",
+            format!("{} in the future", age(ahead)),
+            "the store's clock was set back, or was wrong then: leases end late, and prune waits \
+             longer; set it by a time server",
+        ),
+        Some(_) => Check::fine(
+            "newest record",
+            newest.map_or_else(String::new, |(newest, now)| {
+                format!("{} ago", age(now.since(newest)))
+            }),
+        ),
+        None => Check::fine("newest record", "none"),
+    }
+}
+
+fn deep(store: &dyn Store, within: Duration, global: &Global) -> Check {
+    let bar = match global.quiet || global.json || !io::stderr().is_terminal() {
+        true => ProgressBar::hidden(),
+        false => ProgressBar::new_spinner(),
+    };
+    let bar = match ProgressStyle::with_template("{spinner} {human_pos} records read") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    };
+    let found = integrity(store, within, &mut |looked_at| bar.set_position(looked_at));
+    bar.finish_and_clear();
+    match found {
+        Err(error) => Check::wrong("histories", "not all were read", error.message),
+        Ok(found) if found.wrong == 0 => {
+            let records = count(found.looked_at, "record");
+            Check::fine("histories", format!("{records}, each the fold of its history"))
+        }
+        Ok(found) => {
+            let named: Vec<String> = found
+                .named
+                .iter()
+                .map(|(key, why)| format!("{} ({})", cut(&clean(key), 80), cut(&clean(why), 120)))
+                .collect();
+            let more = if found.wrong > named.len() as u64 { ", ..." } else { "" };
+            Check::wrong(
+                "histories",
+                format!("{} of {} are not right", number(found.wrong), number(found.looked_at)),
+                format!(
+                    "another program wrote to the store, or the disk lost something: run none of \
+                     these before you know what is so: {}{more}",
+                    named.join(", ")
+                ),
+            )
+        }
+    }
+}
+
+fn spool(store_id: Option<uuid::Uuid>, global: &Global) -> Check {
     // Without a store its own outcomes cannot be told from others', but the directory can.
-    let found = Spool::find(&candidates(), store_id.unwrap_or_default());
+    let found = Spool::find(&candidates(global), store_id.unwrap_or_default());
     let Some(spool) = found else {
         let mend = "an outcome that the store does not take would be told on stderr alone: name a \
                     directory that this user may write to in CTRLRUN_SPOOL";
         return Check::wrong("spool", "no directory can be written", mend);
     };
     let dir = spool.dir().to_string_lossy().into_owned();
-    match spool.read(false).len() {
+    let files = spool.read(false);
+    let waiting = files.iter().filter(|file| matches!(file, Spooled::Outcome(_))).count();
+    let damaged: Vec<String> = files
+        .iter()
+        .filter_map(|file| match file {
+            Spooled::Damaged { path, why } => Some(format!("{} ({why})", path.to_string_lossy())),
+            Spooled::Outcome(_) => None,
+        })
+        .collect();
+    if !damaged.is_empty() {
+        return Check::wrong(
+            "spool",
+            format!("{waiting} waiting, {} damaged in {dir}", damaged.len()),
+            format!(
+                "look at the effects that these are about, resolve them, and remove the files: {}",
+                damaged.join(", ")
+            ),
+        );
+    }
+    match waiting {
         0 => Check::fine("spool", format!("empty ({dir})")),
         waiting => Check::wrong(
             "spool",

@@ -68,6 +68,7 @@ pub enum Performed {
 pub fn perform(store: &dyn Store, key: &Key, step: Step) -> Performed {
     Performed::Answer(Box::new(match step {
         Step::Load { ask, within } => Input::Loaded(store.load(key, ask, within), host::write_id()),
+        Step::Draw => Input::Drawn(host::write_id()),
         Step::Append { append, within } => Input::Ended(store.append(&append, within)),
         Step::Reread { ask, within } => Input::Reread(store.reread(key, ask, within)),
         Step::Pause(most) => {

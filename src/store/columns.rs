@@ -2,6 +2,7 @@
 //! an append writes, as columns.
 use super::row::{EventRow, Malformed, Row};
 use super::{Append, CouldNot, Reason};
+use crate::plan::effect::Record;
 
 /// The record's columns, in the order of [`Row`], of a table that is called `e`.
 macro_rules! record_columns {
@@ -56,6 +57,15 @@ impl Columns {
             events: history.map(EventRow::of).collect::<Result<_, _>>()?,
         })
     }
+}
+
+/// Whether everything that an attempt is granted with stands as it was.
+pub fn same_attempt(found: &Record, next: &Record) -> bool {
+    (found.reservation_id, found.first_attempt, found.attempt, found.created_at)
+        == (next.reservation_id, next.first_attempt, next.attempt, next.created_at)
+        && found.attempt_id == next.attempt_id
+        && found.request == next.request
+        && found.run_id == next.run_id
 }
 
 /// The time was over before COMMIT: nobody waits for the answer any more, so it must not come to

@@ -62,7 +62,7 @@ pub enum Act {
     Lands {
         at: usize,
     },
-    /// The clock leaps, in thirds of a lease.
+    /// The clock leaps, in half seconds.
     Leaps {
         by: u32,
     },
@@ -109,7 +109,7 @@ impl fmt::Display for Act {
             Self::Crashes { process } => write!(f, "{} is killed", name(process)),
             Self::Happens { child } => write!(f, "child {} comes about after all", child + 1),
             Self::Lands { .. } => f.write_str("a write that was on its way"),
-            Self::Leaps { by } => write!(f, "{by} thirds of a lease pass"),
+            Self::Leaps { by } => write!(f, "{by} half seconds pass"),
             Self::Decides { decision, stale, .. } => {
                 write!(f, "a person decides {decision:?}{}", if *stale { ", stale" } else { "" })
             }
@@ -201,6 +201,9 @@ impl World {
                     let words = bounds.words.iter().copied().filter(fits);
                     acts.extend(words.map(|word| Act::ChildEnds { process, word }));
                 }
+            }
+            Do::Granted => {
+                acts.extend([Act::GoesOn { process }, Act::GoesWrong { process }]);
             }
             Do::Spool(_) => {
                 acts.push(Act::GoesOn { process });

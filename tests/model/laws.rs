@@ -5,7 +5,7 @@ use ctrlrun::plan::attempt::{Attempt, Came, Do, NotRecorded, Outcome, Report};
 use ctrlrun::plan::effect::{
     Event, FailedBy, Holder, OutcomeId, ProbeAnswer, Record, Refusal, Settle, State, Verdict,
 };
-use ctrlrun::plan::protocol::{Captured, Done, Step};
+use ctrlrun::plan::protocol::{Captured, Done, Input, Step};
 use ctrlrun::plan::time::{Moment, Timestamp};
 use ctrlrun::plan::verdict::{ChildEnd, Exit, Left, Said};
 
@@ -15,7 +15,7 @@ use crate::tally;
 use crate::verify::check::{Evidence, violations};
 use crate::verify::ledger::Line;
 use crate::world::{
-    Asked, Fate, Known, Running, World, Writing, is_of, key, moment_of, order, run_name, write_id,
+    Asked, Fate, Running, Told, World, Writing, is_of, key, moment_of, order, run_name, write_id,
 };
 
 fn must(holds: bool, what: impl FnOnce() -> String) -> Result<(), Violation> {
@@ -152,7 +152,7 @@ pub fn happenings(taking: &mut Taking<'_>) -> Result<(), Violation> {
 
 /// An outcome is in the spool, or its holder has told it: from here on it must not be lost.
 pub fn is_known(taking: &mut Taking<'_>, key: usize, settle: &Settle) {
-    let known = Known { key, outcome: settle.outcome_id, word: settle.verdict };
+    let known = Told { key, outcome: settle.outcome_id, word: settle.verdict };
     let rest = taking.world.rest.edit();
     if !rest.known.contains(&known) {
         rest.known.push(known);
@@ -168,7 +168,7 @@ pub fn known(taking: &mut Taking<'_>, key_at: usize) -> Result<(), Violation> {
     Ok(())
 }
 
-fn is_there(world: &World, known: &Known) -> Result<(), Violation> {
+fn is_there(world: &World, known: &Told) -> Result<(), Violation> {
     let rows = &world.rows[known.key];
     let spooled = world.rest.spool.iter().any(|(_, kept)| kept.settle.outcome_id == known.outcome);
     let mut writes: Vec<_> = told_rows(rows, known.outcome).map(|row| row.write_id).collect();
@@ -291,7 +291,7 @@ pub fn over(taking: &mut Taking<'_>, it: &Running, report: &Report) -> Result<()
     // Its attempt may have been forgotten since it was recorded.
     forgotten |= report.holder.is_some_and(|holder| holder.attempt <= rows.floor);
     if let Some(word) = it.word.filter(|_| !forgotten && !kept_nowhere) {
-        let known = Known { key: it.key, outcome: outcome(it), word };
+        let known = Told { key: it.key, outcome: outcome(it), word };
         is_there(&taking.world, &known)?;
         let rest = taking.world.rest.edit();
         if !rest.known.contains(&known) {
@@ -302,7 +302,7 @@ pub fn over(taking: &mut Taking<'_>, it: &Running, report: &Report) -> Result<()
 }
 
 fn outcome(it: &Running) -> OutcomeId {
-    order(it.key, it.asked, it.name, None).outcome_id
+    order(it.key, it.asked, it.name, None, None).outcome_id
 }
 
 /// Nobody waits for a dead holder, or for itself.
@@ -325,11 +325,12 @@ fn newcomer(taking: &mut Taking<'_>, key_at: usize, rows: &Rows) -> Result<(), V
     let later = Timestamp(taking.world.now().0 + 100_000_000);
     let at = moment_of(later);
     let name = run_name(9, 0);
-    let mut machine = Attempt::new(order(key_at, Asked::Plain, name, None), at);
+    let mut machine = Attempt::new(order(key_at, Asked::Plain, name, None, None), at);
     let mut rows = Arc::new(rows.clone());
     let mut came = Came::Call;
     for drawn in 0..40 {
         came = match machine.step(came, at) {
+            Do::Store(Step::Draw) => Came::Store(Box::new(Input::Drawn(write_id(name, drawn)))),
             Do::Store(step) => {
                 let fresh = write_id(name, drawn);
                 let it = exchange(&key(key_at), &rows, later, &step, How::Well, fresh, None);
@@ -367,7 +368,7 @@ fn newcomer(taking: &mut Taking<'_>, key_at: usize, rows: &Rows) -> Result<(), V
                 };
                 return must(well, || format!("a newcomer is told {:?}", report.result));
             }
-            Do::Renew(_) | Do::EndChild | Do::Spool(_) | Do::Unspool(_) => {
+            Do::Granted | Do::Renew(_) | Do::EndChild | Do::Spool(_) | Do::Unspool(_) => {
                 return Err("a newcomer does what it was not asked to".to_owned());
             }
         };

@@ -8,8 +8,8 @@ use ctrlrun::plan::protocol::Input;
 use ctrlrun::plan::protocol::Step;
 use ctrlrun::plan::time::Timestamp;
 use ctrlrun::store::{
-    Append, Ask, Captured, CouldNot, End, Filter, Flow, Found, Identity, Listed, Reason, Store,
-    Stream,
+    Append, Ask, Captured, CouldNot, Cut, End, Filter, Flow, Found, Identity, Listed, Pruned,
+    Reason, Stats, Store, Stream, Walked,
 };
 
 use crate::verify::broken::{Break, Broken, Memory};
@@ -70,10 +70,10 @@ impl Rows {
         End::Landed
     }
 
-    /// The key is forgotten, and no number of it comes round again.
+    /// The key is forgotten, and no number of it comes round again (OPS-5).
     pub fn forget(&mut self) {
-        let attempt = self.record.as_ref().map_or(0, |record| record.attempt);
-        *self = Self { floor: self.floor.max(attempt), ..Self::default() };
+        let revision = self.record.as_ref().map_or(0, |record| record.revision);
+        *self = Self { floor: self.floor.max(revision), ..Self::default() };
     }
 }
 
@@ -121,7 +121,7 @@ pub fn exchange(
         Step::Load { ask, within } => Input::Loaded(store.load(key, *ask, *within), fresh),
         Step::Append { append, within } => Input::Ended(store.append(append, *within)),
         Step::Reread { ask, within } => Input::Reread(store.reread(key, *ask, *within)),
-        Step::Pause(_) | Step::Done(_) => Input::Paused,
+        Step::Draw | Step::Pause(_) | Step::Done(_) => Input::Paused,
     };
     let (input, memory) = match breaks {
         None => (perform(&*shelf), Memory::default()),
@@ -224,6 +224,23 @@ impl Store for Shelf {
         _: Duration,
     ) -> Result<Option<Captured>, CouldNot> {
         Ok(None)
+    }
+
+    fn walk(
+        &self,
+        _: &Filter,
+        _: &mut dyn FnMut(Walked) -> Flow,
+        _: Duration,
+    ) -> Result<(), CouldNot> {
+        Ok(())
+    }
+
+    fn prune(&self, _: &Cut, _: Duration) -> Pruned {
+        Pruned::NotCommitted(why(Reason::Unfit))
+    }
+
+    fn stats(&self, _: Duration) -> Result<Stats, CouldNot> {
+        Ok(Stats::default())
     }
 
     fn identity(&self) -> &Identity {

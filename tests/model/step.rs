@@ -5,7 +5,7 @@ use std::time::Duration;
 use ctrlrun::plan::attempt::{Attempt, Came, Do, Report};
 use ctrlrun::plan::effect::{Command, Probe, ProbeAnswer, Resolve, Verdict};
 use ctrlrun::plan::expect::StreamState;
-use ctrlrun::plan::protocol::{Append, Captured, Done, Handle, Input, Step};
+use ctrlrun::plan::protocol::{Append, Captured, Done, End, Handle, Input, Step};
 use ctrlrun::plan::retry::Budget;
 use ctrlrun::plan::verdict::{ChildEnd, Exit, Left, NotExecuted, Said, Statement, verdict};
 
@@ -14,8 +14,8 @@ use crate::laws;
 use crate::shelf::{self, How, Rows};
 use crate::tally;
 use crate::world::{
-    Asked, Bounds, Child, DECLARED, Delivering, Fate, PATIENCE, Part, Process, Running, Word, Work,
-    World, Writing, key, order, run_name, write_id,
+    Asked, Bounds, Child, DECLARED, Delivering, Fate, Opened, PATIENCE, Part, Process, Running,
+    Word, Work, World, Writing, key, order, run_name, write_id,
 };
 
 /// What was reached, and how often.
@@ -106,7 +106,8 @@ impl Taking<'_> {
         it.runs += 1;
         it.drawn = 0;
         it.memory = Default::default();
-        self.deliver_next(process, key_at, waiting, asked)
+        let opened = Opened { floor: self.world.rows[key_at].floor, now: self.world.now() };
+        self.deliver_next(process, key_at, waiting, asked, opened)
     }
 
     /// Commands that write deliver what is in the spool first (EXE-25).
@@ -116,10 +117,11 @@ impl Taking<'_> {
         run_key: usize,
         mut left: Vec<ctrlrun::plan::attempt::Undelivered>,
         asked: Asked,
+        opened: Opened,
     ) -> Result<(), Violation> {
         let at = self.world.moment();
         let Some(outcome) = left.pop() else {
-            return self.runs(process, run_key, asked);
+            return self.runs(process, run_key, asked, opened);
         };
         let budget = Budget::new(1_000, at.plus(PATIENCE), PATIENCE);
         let command = Command::Settle(outcome.settle.clone());
@@ -129,23 +131,33 @@ impl Taking<'_> {
         let it = self.world.processes[process].edit();
         let name = run_name(process, it.runs);
         let write = Writing::new(about, handle, name, it.drawn, at);
+        let key = run_key;
         it.work =
-            Work::Delivering(Box::new(Delivering { write, outcome, left, asked, key: run_key }));
+            Work::Delivering(Box::new(Delivering { write, outcome, left, asked, key, opened }));
         Ok(())
     }
 
-    fn runs(&mut self, process: usize, key: usize, asked: Asked) -> Result<(), Violation> {
+    fn runs(
+        &mut self,
+        process: usize,
+        key: usize,
+        asked: Asked,
+        opened: Opened,
+    ) -> Result<(), Violation> {
         let at = self.world.moment();
-        let it = self.world.processes[process].edit();
+        let it = &self.world.processes[process];
         let name = run_name(process, it.runs);
-        let mut machine = Attempt::new(order(key, asked, name, it.failed_at), at);
-        let next = machine.step(Came::Call, at);
-        it.work = Work::Running(Box::new(Running {
+        let order = order(key, asked, name, it.failed_at, Some(opened));
+        let machine = match asked {
+            Asked::Gated => Attempt::gated(order, at),
+            _ => Attempt::new(order, at),
+        };
+        let it = Running {
             key,
             name,
             asked,
             machine,
-            next,
+            next: Do::EndChild,
             last: None,
             tries: 0,
             doubt: false,
@@ -154,8 +166,8 @@ impl Taking<'_> {
             ended: false,
             word: None,
             is_kept: false,
-        }));
-        Ok(())
+        };
+        self.stepped(process, Box::new(it), Came::Call)
     }
 
     /// Takes a process's work out, to be put back changed.
@@ -184,10 +196,20 @@ impl Taking<'_> {
                 let drawn = self.world.processes[process].drawn;
                 let fresh = (it.name, drawn);
                 laws::before_write(self, it.asked, it.key, &step)?;
+                let guesses = it.asked == Asked::Guessing && it.last.is_none();
                 let (last, tries) = (it.last.take(), it.tries);
                 let mut track = Track { last, tries, doubt: it.doubt };
                 let input = self.exchange(Some(process), it.key, &step, how, fresh, &mut track)?;
                 (it.last, it.tries, it.doubt) = (track.last, track.tries, track.doubt);
+                match (guesses, &step, &input) {
+                    (true, Step::Append { .. }, Input::Ended(End::Landed)) => {
+                        self.saw("a guess that holds")
+                    }
+                    (true, Step::Append { .. }, Input::Ended(End::Refused)) => {
+                        self.saw("a guess that does not hold")
+                    }
+                    _ => {}
+                }
                 self.stepped(process, it, Came::Store(Box::new(input)))
             }
         }
@@ -223,11 +245,18 @@ impl Taking<'_> {
                     self.draw(process, it.name, append);
                     break;
                 }
+                // The row is known, no load is needed.
+                Do::Store(Step::Draw) => {
+                    self.saw("a write on a row that is known");
+                    let fresh = write_id(it.name, self.world.processes[process].drawn);
+                    Came::Store(Box::new(Input::Drawn(fresh)))
+                }
                 // Nothing can come in between that matters.
                 Do::Store(Step::Pause(_)) if self.is_quiet(it.is_kept && it.word.is_some()) => {
                     Came::Store(Box::new(Input::Paused))
                 }
                 Do::Store(_)
+                | Do::Granted
                 | Do::Start { .. }
                 | Do::Watch { .. }
                 | Do::Spool(_)
@@ -311,6 +340,9 @@ impl Taking<'_> {
         let mut step = writing.handle.step(input, at);
         if matches!(step, Step::Pause(_)) && self.is_quiet(false) {
             step = writing.handle.step(Input::Paused, at);
+        }
+        if matches!(step, Step::Draw) {
+            return Err("the model: nobody but an attempt knows a row".to_owned());
         }
         match step {
             Step::Done(done) => Ok(Some(done)),
@@ -403,7 +435,7 @@ impl Taking<'_> {
 
     fn delivered(&mut self, process: usize, it: Delivering, done: &Done) -> Result<(), Violation> {
         laws::told(self, &it.write, done)?;
-        let Delivering { outcome, left, asked, key: run_key, .. } = it;
+        let Delivering { outcome, left, asked, key: run_key, opened, .. } = it;
         let gone = tally::delivery(&outcome, done);
         self.saw(gone.name());
         if gone == tally::Gone::Forgotten {
@@ -413,14 +445,14 @@ impl Taking<'_> {
         }
         if gone.may_discard() {
             self.unspool(process, outcome.settle.outcome_id);
-            return self.deliver_next(process, run_key, left, asked);
+            return self.deliver_next(process, run_key, left, asked, opened);
         }
         if outcome.key == key(run_key) {
             // It stops its own key (69).
             self.saw("a run that an undelivered outcome stops");
             return Ok(());
         }
-        self.deliver_next(process, run_key, left, asked)
+        self.deliver_next(process, run_key, left, asked, opened)
     }
 
     fn unspool(&mut self, process: usize, outcome: ctrlrun::plan::effect::OutcomeId) {
@@ -452,6 +484,7 @@ impl Taking<'_> {
                     Came::Started
                 }
             }
+            Do::Granted => Came::Begin,
             Do::Spool(undelivered) => {
                 let host = self.host(process);
                 self.world.rest.edit().spool.push((host, (*undelivered).clone()));
@@ -477,6 +510,10 @@ impl Taking<'_> {
         };
         let came = match &it.next {
             Do::Start { .. } => Came::NotStarted { detail: "could not be started".to_owned() },
+            Do::Granted => {
+                self.saw("a key that is given back");
+                Came::Release { detail: "no place".to_owned() }
+            }
             _ => Came::Spooled(Err("full".to_owned())),
         };
         self.stepped(process, it, came)

@@ -90,6 +90,10 @@ pub const ALL: &[&str] = &[
     "a write lands after its answer was lost",
     "a start",
     "a start after another",
+    "a guess that holds",
+    "a guess that does not hold",
+    "a write on a row that is known",
+    "a key that is given back",
     "a start that comes too late",
     "the child is ended by its holder",
     "delivery: recorded",
@@ -317,7 +321,7 @@ pub fn exchange(step: &Step, input: &Input, how: How) -> String {
         Step::Load { .. } => "load".to_owned(),
         Step::Reread { .. } => "re-read".to_owned(),
         Step::Append { append, .. } => format!("append {}", events(append)),
-        Step::Pause(_) | Step::Done(_) => return "pause".to_owned(),
+        Step::Draw | Step::Pause(_) | Step::Done(_) => return "pause".to_owned(),
     };
     let came = match input {
         Input::Loaded(Ok(found), _) | Input::Reread(Ok(found)) => row(found),
@@ -326,7 +330,7 @@ pub fn exchange(step: &Step, input: &Input, how: How) -> String {
         Input::Ended(End::Refused) => "refused, 0 rows".to_owned(),
         Input::Ended(End::NotCommitted(_)) => "not committed".to_owned(),
         Input::Ended(End::Unknown(_)) => "unknown".to_owned(),
-        Input::Start | Input::Paused => String::new(),
+        Input::Start | Input::Drawn(_) | Input::Paused => String::new(),
     };
     let fault = if how == How::Well { String::new() } else { format!(" [fault: {how:?}]") };
     format!("{asked}: {came}{fault}")

@@ -6,7 +6,7 @@ use ctrlrun::plan::attempt::{Attempt, Do, Order, Undelivered};
 use ctrlrun::plan::effect::{Labels, OutcomeId, RanOn, Request, Verdict, WriteId};
 use ctrlrun::plan::expect::StreamState;
 use ctrlrun::plan::key::{Fingerprint, Key};
-use ctrlrun::plan::protocol::{Append, Handle, Input, Step};
+use ctrlrun::plan::protocol::{Append, Handle, Input, Known, Step};
 use ctrlrun::plan::time::{Moment, Timestamp};
 use ctrlrun::plan::verdict::NotExecuted;
 use uuid::Uuid;
@@ -16,10 +16,12 @@ use crate::verify::broken::{Break, Memory};
 
 /// The full lease, which is that of a reservation too.
 pub const LEASE: Duration = Duration::from_secs(3);
+/// A leap of the clock, in half seconds: what was just seen may still be taken for so.
+pub const MOMENT: u32 = 1;
 /// A renewal is due.
-pub const THIRD: u32 = 1;
+pub const THIRD: u32 = 2;
 /// Every lease has ended.
-pub const WHOLE: u32 = 3;
+pub const WHOLE: u32 = 6;
 /// The store time of one command.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 /// The code that the effect declares as proof that nothing happened.
@@ -70,6 +72,10 @@ pub enum Asked {
     Again,
     /// With `--max-attempts 1`.
     Once,
+    /// The store has told its floor and its clock when it was opened: the key is guessed to be new.
+    Guessing,
+    /// One of a batch: it begins when there is a place for its child, or gives its key back.
+    Gated,
 }
 
 /// How a child ends, and whether the effect came about.
@@ -130,6 +136,14 @@ pub struct Delivering {
     pub asked: Asked,
     /// What is to be run.
     pub key: usize,
+    pub opened: Opened,
+}
+
+/// What the store has told when it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Opened {
+    pub floor: u64,
+    pub now: Timestamp,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -181,7 +195,7 @@ impl Writing {
 /// What is neither stored nor of one process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Rest {
-    /// The clock, in thirds of a lease.
+    /// The clock, in half seconds.
     pub now: u32,
     pub faults: u8,
     pub crashes: u8,
@@ -195,7 +209,7 @@ pub struct Rest {
     /// By host.
     pub spool: Vec<(usize, Undelivered)>,
     /// Outcomes that somebody has told, or kept.
-    pub known: Vec<Known>,
+    pub known: Vec<Told>,
     /// By key: a person has said that it did not happen, or the key was forgotten.
     pub freed: Vec<bool>,
 }
@@ -224,7 +238,7 @@ pub enum Fate {
 
 /// An outcome that is known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Known {
+pub struct Told {
     pub key: usize,
     pub outcome: OutcomeId,
     pub word: Verdict,
@@ -253,7 +267,7 @@ impl World {
 
     /// The store's clock.
     pub fn now(&self) -> Timestamp {
-        Timestamp(1_000_000_000 + i64::from(self.rest.now) * 1_000_000)
+        Timestamp(1_000_000_000 + i64::from(self.rest.now) * 500_000)
     }
 
     /// Every host's own clock, which runs as the store's does and shows something else.
@@ -286,7 +300,13 @@ pub fn is_of(id: WriteId, name: u32) -> bool {
     id.0.as_u128() >> 16 == u128::from(name)
 }
 
-pub fn order(key_at: usize, asked: Asked, name: u32, failed_at: Option<u64>) -> Order {
+pub fn order(
+    key_at: usize,
+    asked: Asked,
+    name: u32,
+    failed_at: Option<u64>,
+    opened: Option<Opened>,
+) -> Order {
     let other = matches!(asked, Asked::Other | Asked::Rebind);
     Order {
         key: key(key_at),
@@ -316,6 +336,9 @@ pub fn order(key_at: usize, asked: Asked, name: u32, failed_at: Option<u64>) -> 
         not_executed: NotExecuted::parse("6").unwrap_or_default(),
         store_timeout: PATIENCE,
         outcome_id: OutcomeId(Uuid::from_u128(u128::from(name))),
+        guess: opened
+            .filter(|_| asked == Asked::Guessing)
+            .map(|Opened { floor, now }| Known::absent(floor, now, moment_of(now), moment_of(now))),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The worlds that are walked through: each has little of everything but of what it is about.
 use crate::shelf::How;
 use crate::verify::broken::Break;
-use crate::world::{Asked, Bounds, THIRD, WHOLE, Word};
+use crate::world::{Asked, Bounds, MOMENT, THIRD, WHOLE, Word};
 
 const LOST: &[How] = &[How::Fails, How::LandsUnseen, How::Lost, How::LandsLater];
 const WORDS: &[Word] = &[
@@ -76,6 +76,25 @@ pub fn two() -> Vec<Bounds> {
         Bounds { name: "lost answers and an end", faults: 1, crashes: 1, leaps: 1, ..QUIET },
         Bounds { name: "two lost answers", faults: 2, ..QUIET },
         Bounds { name: "two keys", keys: 2, faults: 1, crashes: 1, ..QUIET },
+        Bounds {
+            name: "guesses, and what has just been seen",
+            faults: 1,
+            leaps: 2,
+            leap: &[MOMENT, WHOLE],
+            forgets: 1,
+            asks: &[Asked::Plain, Asked::Guessing],
+            words: &[Word::Committed],
+            ..QUIET
+        },
+        Bounds {
+            name: "a batch",
+            leaps: 1,
+            faults: 1,
+            decisions: 1,
+            asks: &[Asked::Gated],
+            words: &[Word::Committed],
+            ..QUIET
+        },
         Bounds {
             name: "every end of a child",
             leaps: 1,

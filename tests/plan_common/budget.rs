@@ -27,6 +27,7 @@ fn exhaust(machine: &mut Machine, store: &mut Store) -> (u32, Done) {
         let input = match step {
             Step::Done(done) => return (asked, done),
             Step::Pause(_) => Input::Paused,
+            Step::Draw => panic!("nothing is known without a load"),
             Step::Load { .. } => store(Exchange::Load),
             Step::Append { .. } => store(Exchange::Append),
             Step::Reread { .. } => store(Exchange::Reread),
@@ -132,6 +133,7 @@ fn no_exchange_may_take_longer_than_the_cap_or_what_is_left() {
                 continue;
             }
             Step::Done(_) => break,
+            Step::Draw => panic!("nothing is known without a load"),
         };
         assert_eq!(within, left.min(EXCHANGE), "{name} at {}", machine.at);
         assert!(machine.at < 10 * deadline, "it does not end");

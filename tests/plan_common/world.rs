@@ -66,7 +66,7 @@ impl World {
         loop {
             self.now += 1_000;
             let step = machine.step(input, self.moment());
-            if !matches!(step, Step::Pause(_) | Step::Done(_)) {
+            if !matches!(step, Step::Pause(_) | Step::Draw | Step::Done(_)) {
                 meanwhile(self, exchanges);
             }
             let fault = faults.get(exchanges).copied().unwrap_or(Fault::None);
@@ -75,6 +75,10 @@ impl World {
                 Step::Done(done) => return done,
                 Step::Pause(_) => {
                     input = Input::Paused;
+                    continue;
+                }
+                Step::Draw => {
+                    input = Input::Drawn(self.draw());
                     continue;
                 }
                 Step::Load { ask, .. } => Input::Loaded(self.read(ask, fault), self.draw()),

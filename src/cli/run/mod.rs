@@ -3,21 +3,28 @@
 //! | file | about |
 //! |---|---|
 //! | [`args`] | the flags |
+//! | [`named`] | an effect by its name, and what the configuration says where no flag does |
 //! | [`request`] | the key, and what it is bound to |
 //! | [`quick`] | the plain command lines, read without the parser |
+//! | [`asking`] | a probe, where it meets AMBIGUOUS |
+//! | [`trace`] | where it belongs, as its caller traces it |
 //! | [`dry`] | what would happen |
 //! | [`replay`] | a stored output, printed again |
 //! | [`status`] | the exit status of what came of it |
 //! | [`tell`] | what came of it, in words |
 //! | [`report`] | the JSON report |
 mod args;
+mod asking;
 mod dry;
+mod named;
 pub mod quick;
 mod replay;
-mod report;
-mod request;
+pub mod report;
+pub mod request;
 mod status;
 mod tell;
+pub mod tell;
+mod trace;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -37,6 +44,7 @@ use uuid::Uuid;
 
 pub use args::RunArgs;
 use args::{OnCommitted, OnRunning};
+use asking::{Inquiry, Then};
 use report::Report;
 use request::Asked;
 use status::Status;
@@ -48,15 +56,15 @@ use super::render::text::{clean, span};
 use super::spooled;
 
 /// Arms a stop point, in a scratch store only (STO-12).
-const STOP_VARIABLE: &str = "CTRLRUN_STOP_AT";
+pub const STOP_VARIABLE: &str = "CTRLRUN_STOP_AT";
 
 /// Runs the command as an effect.
 ///
 /// # Errors
 /// Every refusal, and every outcome but COMMITTED.
-pub fn run(args: RunArgs, global: &Global) -> Result<Exit, CliError> {
-    let mut report = Report::open(args.report.as_deref(), &args.key, global)?;
-    let end = go(&args, global, &mut report);
+pub fn run(mut args: RunArgs, global: &Global) -> Result<Exit, CliError> {
+    let mut report = Report::open(args.report.as_deref(), args.key(), global)?;
+    let end = go(&mut args, global, &mut report);
     report.write(&end, global);
     match end.status {
         Status::Code(code) => match end.told {
@@ -105,15 +113,17 @@ impl End {
     }
 }
 
-fn go(args: &RunArgs, global: &Global, report: &mut Report) -> End {
+fn go(args: &mut RunArgs, global: &Global, report: &mut Report) -> End {
     try_go(args, global, report).unwrap_or_else(|error| {
         report.refused_before(&error);
         End::refused(error)
     })
 }
 
-fn try_go(args: &RunArgs, global: &Global, report: &mut Report) -> Result<End, CliError> {
-    let asked = request::read(args)?;
+fn try_go(args: &mut RunArgs, global: &Global, report: &mut Report) -> Result<End, CliError> {
+    named::fill(args, &global.settings)?;
+    let args = &*args;
+    let asked = request::read(args, global.settings.defaults.record_command.unwrap_or_default())?;
     report.about(&asked.key);
     for warning in &asked.warnings {
         global.note(&format!("warning: {warning}"));
@@ -128,7 +138,7 @@ fn try_go(args: &RunArgs, global: &Global, report: &mut Report) -> Result<End, C
     // child's, and must not end this process with a reservation in its hand.
     let signals = Signals::install().map_err(|error| CliError::no_signals(&error))?;
     let opened = for_running(global)?;
-    let spool = Spool::find(&spooled::candidates(), opened.store.identity().store_id);
+    let spool = Spool::find(&spooled::candidates(global), opened.store.identity().store_id);
     match &spool {
         Some(spool) => spooled::deliver_first(&opened, spool, &asked.key, Deed::Run, global)?,
         None => global.note(
@@ -148,26 +158,41 @@ fn try_go(args: &RunArgs, global: &Global, report: &mut Report) -> Result<End, C
         kept: &kept,
     };
     let command = command(args);
-    let persisted = persist(
-        args.expect,
-        &mut |expect| order(args, &asked, global, expect),
-        &command,
-        tools,
-        Again::new(
-            host::now().plus(args.wait.unwrap_or(Duration::ZERO)),
-            args.retries,
-            args.backoff,
-        ),
-        &mut |between| tell_between(&between, &asked, &opened, global),
+    // Of the first attempt only: a later one knows better.
+    let mut guess = opened.guess.clone();
+    let mut again = Again::new(
+        host::now().plus(args.wait.unwrap_or(Duration::ZERO)),
+        args.retries.unwrap_or(0),
+        args.backoff(),
     );
-    let (ran, interrupted) = match persisted {
-        Persisted::Ended(ran) => (ran, None),
-        Persisted::Interrupted(ran, signal) => (ran, Some(signal)),
+    let mut inquiry = Inquiry::new(asking::probe(args), args.expect);
+    let (ran, interrupted) = loop {
+        let persisted = persist(
+            inquiry.expect(),
+            &mut |expect| Order { guess: guess.take(), ..order(args, &asked, global, expect) },
+            &command,
+            tools,
+            &mut again,
+            &mut |between| tell_between(&between, &asked, &opened, global),
+        );
+        let (mut ran, interrupted) = match persisted {
+            Persisted::Ended(ran) => (ran, None),
+            Persisted::Interrupted(ran, signal) => (ran, Some(signal)),
+        };
+        for problem in &ran.problems {
+            global.note(&clean(problem));
+        }
+        if interrupted.is_some() {
+            break (ran, interrupted);
+        }
+        match inquiry.ask(&mut ran, &opened, &signals, global) {
+            Then::DecideAnew => {}
+            Then::End => break (ran, None),
+            Then::Interrupted(signal) => break (ran, Some(signal)),
+        }
     };
-    for problem in &ran.problems {
-        global.note(&clean(problem));
-    }
-    Ok(finish(args, &asked, &opened, spool.as_ref(), global, &ran, interrupted, report))
+    let end = finish(args, &asked, &opened, spool.as_ref(), global, &ran, interrupted, report);
+    Ok(inquiry.told_with(end, &opened))
 }
 
 #[expect(clippy::too_many_arguments, reason = "the end of a run looks at all of it once")]
@@ -181,6 +206,9 @@ fn finish(
     interrupted: Option<i32>,
     report: &mut Report,
 ) -> End {
+    if let Some(note) = tell::rebound(asked, opened, ran) {
+        global.note(&note);
+    }
     let busy = matches!(ran.report.result, Outcome::Refused(Refusal::InProgress));
     let new = matches!(ran.report.result, Outcome::Settled { verdict: Verdict::Committed, .. });
     let committed = matches!(ran.report.result, Outcome::CommittedAlready);
@@ -202,7 +230,7 @@ fn finish(
     } else if new || (busy && args.on_running == OnRunning::Skip) {
         End::silent()
     } else {
-        let told = tell::result(args, asked, opened, spool, ran);
+        let told = tell::result(args.not_executed.is_some(), asked, opened, spool, ran);
         let status = status::of(ran, args.exit).unwrap_or_kind(&told);
         End { status, told: Some(told) }
     };
@@ -217,12 +245,13 @@ fn order(args: &RunArgs, asked: &Asked, global: &Global, expect: StreamState) ->
         expect,
         max_attempts: args.max_attempts,
         rebind: args.rebind,
-        lease: args.lease,
+        lease: args.lease(),
         ran_on: asked.ran_on.clone(),
-        labels: args.label.iter().cloned().collect(),
+        labels: trace::labels(args),
         not_executed: args.not_executed.clone().unwrap_or_default(),
         store_timeout: global.store_timeout,
         outcome_id: host::outcome_id(),
+        guess: None,
     }
 }
 
@@ -232,7 +261,7 @@ fn command(args: &RunArgs) -> Command {
         program: words.next().unwrap_or_default(),
         args: words.collect(),
         no_stdin: args.no_stdin,
-        capture: args.capture.bytes(),
+        capture: args.capture().bytes(),
         timeout: args.timeout,
         kill_after: args.kill_after,
         outcome_dir: outcome_dir(),
@@ -241,7 +270,7 @@ fn command(args: &RunArgs) -> Command {
 
 /// Where the outcome file is made: where the user says by TMPDIR, else in memory if there is such a
 /// place, since it need not outlive this process, and a file on a disk costs a run noticeably.
-fn outcome_dir() -> Option<PathBuf> {
+pub fn outcome_dir() -> Option<PathBuf> {
     let variable = |name: &str| {
         let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
         Some(PathBuf::from(value))

@@ -1,6 +1,6 @@
 //! The JSON report of a run (CLI-12): opened before anything is reserved, written for refusals too.
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Instant;
@@ -20,7 +20,7 @@ use crate::cli::Global;
 use crate::cli::access::{self, Opened};
 use crate::cli::error::{CliError, Kind};
 use crate::cli::render::object::Object;
-use crate::cli::render::text::clean;
+use crate::cli::render::text::{clean, safe_json};
 use crate::cli::terminal::say;
 
 /// The report that is being made, if one was asked for.
@@ -127,13 +127,16 @@ impl Report {
             fields.insert("message".to_owned(), json!(told.message()));
             fields.entry("next").or_insert_with(|| json!(told.commands().collect::<Vec<_>>()));
         }
-        format!("{}\n", Value::Object(fields))
+        format!("{}\n", safe_json(&Value::Object(fields)))
     }
 }
 
 /// Opens the file and empties it, but never before it is known that it is no part of the store: a
 /// log that was emptied would take its reservations with it.
-fn open(path: &Path, global: &Global) -> Result<File, CliError> {
+///
+/// # Errors
+/// 66 if it cannot be opened; 64 if it is a part of the store.
+pub fn open(path: &Path, global: &Global) -> Result<File, CliError> {
     let shown = path.to_string_lossy();
     let unwritable = |error: &io::Error| {
         let words = format!("nothing was run: --report {}: cannot be written", clean(&shown));
@@ -144,12 +147,12 @@ fn open(path: &Path, global: &Global) -> Result<File, CliError> {
     let file = options.write(true).create(true).truncate(false).open(path);
     let file = file.map_err(|error| unwritable(&error))?;
     let found = file.metadata().map_err(|error| unwritable(&error))?;
-    if access::parts_of_store(global).iter().any(|part| same_file(part, &found)) {
+    let is_part = access::parts_of_store(global).iter().any(|part| same_file(part, &found));
+    if is_part || (found.is_file() && looks_like_a_store(path)) {
         if !was_there {
             let _ = std::fs::remove_file(path);
         }
-        let words =
-            format!("nothing was run: --report {}: that is the store itself", clean(&shown));
+        let words = format!("nothing was run: --report {}: that is a store", clean(&shown));
         return Err(CliError::new(Kind::Usage, words));
     }
     if found.is_file() {
@@ -158,16 +161,27 @@ fn open(path: &Path, global: &Global) -> Result<File, CliError> {
     Ok(file)
 }
 
+/// Whether a file begins as a database or its log does: with a configuration that cannot be read it
+/// is not known which store it would be.
+fn looks_like_a_store(path: &Path) -> bool {
+    let mut first = [0; 16];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
+    let is_log = first.starts_with(b"\x37\x7f\x06\x82") || first.starts_with(b"\x37\x7f\x06\x83");
+    read.is_ok() && (first.starts_with(b"SQLite format 3\0") || is_log)
+}
+
 fn same_file(path: &Path, found: &Metadata) -> bool {
     std::fs::metadata(path)
         .is_ok_and(|other| (other.dev(), other.ino()) == (found.dev(), found.ino()))
 }
 
-fn object(shown: &Shown, opened: &Opened) -> Value {
+/// A record as `show` has it.
+pub fn object(shown: &Shown, opened: &Opened) -> Value {
     serde_json::to_value(Object::of(shown, &opened.place)).unwrap_or(Value::Null)
 }
 
-fn refused(ran: &Ran) -> Option<&'static str> {
+/// Why nothing was run, in the report's words.
+pub fn refused(ran: &Ran) -> Option<&'static str> {
     match &ran.report.result {
         Outcome::Settled { .. } | Outcome::CommittedAlready => None,
         Outcome::NotRecorded { .. } if ran.report.ran => None,

@@ -9,7 +9,7 @@ use crate::plan::effect::{
 use crate::plan::expect::StreamState;
 use crate::plan::key::Key;
 use crate::plan::protocol::{
-    Answered, Captured, CouldNot, Done, End, Handle, Input, Kept, Reason, Stream,
+    Answered, Captured, CouldNot, Done, End, Handle, Input, Kept, Known, Reason, Stream,
 };
 use crate::plan::retry::Budget;
 use crate::plan::time::{Moment, Timestamp};
@@ -31,7 +31,11 @@ pub struct Attempt {
     lost: bool,
     record: Option<Record>,
     now: Option<Timestamp>,
+    /// The row as the last append of ours left it.
+    known: Option<Known>,
     spooled: Option<Result<(), String>>,
+    /// The begin waits until the driver has a place for the child (BAT-9).
+    gated: bool,
 }
 
 /// What the holder knows of its right to run.
@@ -45,6 +49,8 @@ struct Held {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Phase {
     Reserving(Box<Handle>),
+    /// Reserved; the driver has no place for the child yet.
+    Granted,
     Beginning(Box<Handle>),
     Starting,
     Watching {
@@ -71,7 +77,7 @@ struct Settling {
 impl Attempt {
     /// The machine of one attempt.
     #[must_use]
-    pub fn new(order: Order, at: Moment) -> Self {
+    pub fn new(mut order: Order, at: Moment) -> Self {
         let reserve = Command::Reserve(Reserve {
             request: order.request.clone(),
             attempt_id: order.attempt_id.clone(),
@@ -81,7 +87,8 @@ impl Attempt {
             run_id: None,
         });
         let budget = budget(order.store_timeout, order.store_timeout, order.lease, at);
-        let write = Handle::new(order.key.clone(), reserve, order.expect, budget);
+        let write = Handle::new(order.key.clone(), reserve, order.expect, budget)
+            .knowing(order.guess.take());
         Self {
             order,
             phase: Phase::Reserving(Box::new(write)),
@@ -90,8 +97,16 @@ impl Attempt {
             lost: false,
             record: None,
             now: None,
+            known: None,
             spooled: None,
+            gated: false,
         }
+    }
+
+    /// The same, with [`Do::Granted`] between the reserve and the begin.
+    #[must_use]
+    pub fn gated(order: Order, at: Moment) -> Self {
+        Self { gated: true, ..Self::new(order, at) }
     }
 
     /// The effect it is about.
@@ -111,6 +126,8 @@ impl Attempt {
         match (std::mem::replace(&mut self.phase, Phase::Over), came) {
             (Phase::Reserving(write), Came::Call) => self.reserving(write, Input::Start, at),
             (Phase::Reserving(write), Came::Store(input)) => self.reserving(write, *input, at),
+            (Phase::Granted, Came::Begin) => self.begin(at),
+            (Phase::Granted, Came::Release { detail }) => self.never_started(detail, None, at),
             (Phase::Beginning(write), Came::Store(input)) => self.beginning(write, *input, at),
             (Phase::Starting, Came::Started) => {
                 self.ran = true;
@@ -162,6 +179,7 @@ impl Attempt {
             (Phase::Closing(outcome), Came::Unspooled) => self.over(outcome),
             (
                 Phase::Reserving(_)
+                | Phase::Granted
                 | Phase::Beginning(_)
                 | Phase::Starting
                 | Phase::Watching { .. }
@@ -170,6 +188,8 @@ impl Attempt {
                 | Phase::Over,
                 Came::Call
                 | Came::Store(_)
+                | Came::Begin
+                | Came::Release { .. }
                 | Came::UnderWay
                 | Came::Started
                 | Came::NotStarted { .. }
@@ -196,7 +216,7 @@ impl Attempt {
             Done::Answered(answered) => {
                 self.see(&answered);
                 match (answered.answer, answered.record) {
-                    (Answer::Granted, Some(record)) => self.begin(&record, answered.read_at, at),
+                    (Answer::Granted, Some(record)) => self.granted(&record, answered.read_at, at),
                     (Answer::CommittedAlready, _) => self.over(Outcome::CommittedAlready),
                     (Answer::Refused(refusal), _) => self.over(Outcome::Refused(refusal)),
                     _ => self.out_of_step(),
@@ -214,7 +234,7 @@ impl Attempt {
         }
     }
 
-    fn begin(&mut self, record: &Record, read_at: Moment, at: Moment) -> Do {
+    fn granted(&mut self, record: &Record, read_at: Moment, at: Moment) -> Do {
         let reserved_lease = self.order.lease.min(RESERVED_LEASE_MAX);
         let holder = Holder { attempt: record.attempt, reservation_id: record.reservation_id };
         self.held = Some(Held {
@@ -222,6 +242,18 @@ impl Attempt {
             proven_failures: record.proven_failures,
             lease_until: read_at.plus(reserved_lease),
         });
+        if self.gated {
+            self.phase = Phase::Granted;
+            return Do::Granted;
+        }
+        self.begin(at)
+    }
+
+    fn begin(&mut self, at: Moment) -> Do {
+        let Some(Held { holder, .. }) = self.held else {
+            return self.out_of_step();
+        };
+        let reserved_lease = self.order.lease.min(RESERVED_LEASE_MAX);
         let begin = Command::Begin(Begin {
             holder,
             lease: self.order.lease,
@@ -230,7 +262,8 @@ impl Attempt {
         });
         let timeout = self.order.store_timeout;
         let budget = budget(timeout, timeout, reserved_lease, at);
-        let write = Handle::new(self.order.key.clone(), begin, StreamState::Any, budget);
+        let write = Handle::new(self.order.key.clone(), begin, StreamState::Any, budget)
+            .knowing(self.known.take());
         self.beginning(Box::new(write), Input::Start, at)
     }
 
@@ -383,7 +416,8 @@ impl Attempt {
         let key = self.order.key.clone();
         let command = Command::Settle(settle.clone());
         let write = Handle::new(key.clone(), command, StreamState::Any, budget)
-            .with_outputs(outputs.clone());
+            .with_outputs(outputs.clone())
+            .knowing(self.known.take());
         let undelivered = Box::new(Undelivered { key, settle, outputs });
         self.settling(
             Box::new(Settling { write, undelivered, refusal, stashed: None }),
@@ -469,6 +503,7 @@ impl Attempt {
     fn see(&mut self, answered: &Answered) {
         self.record.clone_from(&answered.record);
         self.now = Some(answered.now);
+        self.known = Known::of(answered);
     }
 
     fn over(&mut self, result: Outcome) -> Do {
@@ -538,6 +573,7 @@ fn is_failure(input: &Input) -> bool {
         Input::Start
         | Input::Loaded(Ok(_), _)
         | Input::Reread(Ok(_))
+        | Input::Drawn(_)
         | Input::Ended(End::Landed | End::Refused)
         | Input::Paused => false,
     }

@@ -1,5 +1,5 @@
 //! The transitions of one conditional write.
-use super::{Answered, Append, Ask, CouldNot, Done, End, Found, Input, Kept, Reason, Step};
+use super::{Answered, Append, Ask, CouldNot, Done, End, Found, Input, Kept, Known, Reason, Step};
 use crate::plan::effect::{
     Answer, BadStart, Command, Decision, Event, HistoryRow, Holder, Record, Refusal, State,
     WriteId, decide, evolve,
@@ -23,7 +23,12 @@ pub struct Handle {
     unknown_reservation: Option<Holder>,
     /// Whether loads bring the event along that this command's decision may hang on.
     wants_evidence: bool,
+    /// The row, where it needs no load to be known.
+    known: Option<Known>,
+    /// The append under way says that the key is new, and nobody has looked (CMT-18).
+    guessed: bool,
     read_at: Moment,
+    seen_at: Moment,
     /// What failed last in another way than by the end of the time.
     failed: Option<CouldNot>,
     phase: Phase,
@@ -44,6 +49,7 @@ struct Unseen {
 enum Phase {
     Fresh,
     Loading,
+    Drawing(Box<Found>),
     Backoff,
     Appending(Pending),
     AppendingAgain(Pending),
@@ -81,7 +87,10 @@ impl Handle {
             failed: None,
             unknown_reservation: None,
             wants_evidence: false,
+            known: None,
+            guessed: false,
             read_at: Moment(0),
+            seen_at: Moment(0),
             phase: Phase::Fresh,
             unseen: None,
         }
@@ -91,6 +100,14 @@ impl Handle {
     #[must_use]
     pub fn with_outputs(mut self, outputs: Vec<Kept>) -> Self {
         self.outputs = outputs;
+        self
+    }
+
+    /// The row as it was just written, or that there is none: the first decision is made on it,
+    /// without a load (CMT-17, CMT-18).
+    #[must_use]
+    pub fn knowing(mut self, known: Option<Known>) -> Self {
+        self.known = known;
         self
     }
 
@@ -114,8 +131,13 @@ impl Handle {
     pub fn step(&mut self, input: Input, at: Moment) -> Step {
         let phase = std::mem::replace(&mut self.phase, Phase::Over);
         match (phase, input) {
-            (Phase::Fresh, Input::Start) | (Phase::Backoff, Input::Paused) => self.load(at),
-            (Phase::Loading, Input::Loaded(Ok(found), fresh)) => self.decide(found, fresh, at),
+            (Phase::Fresh, Input::Start) => self.start(at),
+            (Phase::Backoff, Input::Paused) => self.load(at),
+            (Phase::Loading, Input::Loaded(Ok(found), fresh)) => {
+                self.seen_at = at;
+                self.decide(found, fresh, at)
+            }
+            (Phase::Drawing(found), Input::Drawn(fresh)) => self.decide(*found, fresh, at),
             (Phase::Loading, Input::Loaded(Err(error), _)) => self.not_loaded(error, at),
             (Phase::AppendingAgain(pending), Input::Paused) => self.try_append(pending, at),
             (Phase::Appending(pending), Input::Ended(end)) => self.ended(pending, end, at),
@@ -133,6 +155,7 @@ impl Handle {
             (
                 Phase::Fresh
                 | Phase::Loading
+                | Phase::Drawing(_)
                 | Phase::Backoff
                 | Phase::Appending(_)
                 | Phase::AppendingAgain(_)
@@ -141,6 +164,7 @@ impl Handle {
                 | Phase::Over,
                 Input::Start
                 | Input::Loaded(..)
+                | Input::Drawn(_)
                 | Input::Ended(_)
                 | Input::Reread(_)
                 | Input::Paused,
@@ -150,6 +174,20 @@ impl Handle {
                 hint: None,
             }),
         }
+    }
+
+    fn start(&mut self, at: Moment) -> Step {
+        // A key that has to be there is not new.
+        let may_be = |known: &Known| !known.is_absent() || self.expect.check(None).is_ok();
+        let known = self.known.take().filter(may_be);
+        let Some((found, read_at)) = known.and_then(|known| known.at(at)) else {
+            return self.load(at);
+        };
+        self.guessed = found.record.is_none();
+        self.read_at = read_at;
+        self.seen_at = at;
+        self.phase = Phase::Drawing(Box::new(found));
+        Step::Draw
     }
 
     fn load(&mut self, at: Moment) -> Step {
@@ -305,7 +343,9 @@ impl Handle {
         let outcome_id = settle.map(|settle| settle.outcome_id);
         let mut record = found.record.clone();
         let mut history = Vec::with_capacity(events.len());
-        let first = found.revision().unwrap_or(0).saturating_add(1);
+        // The revisions of a new life of a key lie above those of every earlier one, so that nothing
+        // that was looked at then can be taken for what stands now (OPS-5).
+        let first = found.revision().unwrap_or(found.attempt_floor).saturating_add(1);
         for (revision, event) in (first..).zip(events) {
             let mut row = HistoryRow {
                 revision,
@@ -355,7 +395,13 @@ impl Handle {
     }
 
     fn ended(&mut self, mut pending: Pending, end: End, at: Moment) -> Step {
+        let guessed = std::mem::take(&mut self.guessed);
         match end {
+            // The key is not new, or may not be written by this user: nothing was written, and one
+            // look tells what is there.
+            End::Refused | End::NotCommitted(_) if guessed && self.budget.spend(at) => {
+                self.load(at)
+            }
             End::Landed => self.landed(pending),
             End::Refused if pending.unknown.is_some() => {
                 // The first try may have landed while the second was waiting for it.
@@ -474,8 +520,8 @@ impl Handle {
     }
 
     fn answered(&mut self, answer: Answer, record: Option<Record>, now: Timestamp) -> Step {
-        let read_at = self.read_at;
-        Step::Done(Done::Answered(Box::new(Answered { answer, record, now, read_at })))
+        let (read_at, seen_at) = (self.read_at, self.seen_at);
+        Step::Done(Done::Answered(Box::new(Answered { answer, record, now, read_at, seen_at })))
     }
 }
 

@@ -4,6 +4,7 @@
 //! | it says | the driver does | and answers with |
 //! |---|---|---|
 //! | [`Step::Load`] | `Store::load` | [`Input::Loaded`] |
+//! | [`Step::Draw`] | draws a fresh identity; the row is known | [`Input::Drawn`] |
 //! | [`Step::Append`] | `Store::append` | [`Input::Ended`] |
 //! | [`Step::Reread`] | `Store::reread`, on a fresh connection | [`Input::Reread`] |
 //! | [`Step::Pause`] | sleeps for a random time up to it | [`Input::Paused`] |
@@ -186,6 +187,8 @@ pub enum Step {
         /// The longest it may take.
         within: Duration,
     },
+    /// Draw a fresh `write_id`: the row is known, no load is needed (CMT-17).
+    Draw,
     /// Try the write.
     Append {
         /// What to write.
@@ -215,6 +218,7 @@ impl Step {
         match self {
             Self::Done(done) => Ok(done),
             step @ (Self::Load { .. }
+            | Self::Draw
             | Self::Append { .. }
             | Self::Reread { .. }
             | Self::Pause(_)) => Err(Box::new(step)),
@@ -229,6 +233,8 @@ pub enum Input {
     Start,
     /// The load's answer, and a fresh draw of the kernel's random source.
     Loaded(Result<Found, CouldNot>, WriteId),
+    /// A fresh draw of the kernel's random source.
+    Drawn(WriteId),
     /// The append's end.
     Ended(End),
     /// The re-read's answer.
@@ -259,4 +265,58 @@ pub struct Answered {
     pub now: Timestamp,
     /// Our own clock before that load: leases granted by this answer are counted from here.
     pub read_at: Moment,
+    /// Our own clock after it: the store's clock was at `now`, or past it.
+    pub seen_at: Moment,
+}
+
+/// What is taken for so without a load: what an append of one's own has just written (CMT-17), or
+/// that a key is new (CMT-18).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Known {
+    record: Option<Record>,
+    attempt_floor: u64,
+    now: Timestamp,
+    read_at: Moment,
+    seen_at: Moment,
+}
+
+impl Known {
+    /// For so long a row that was written is taken for the one that stands. It is a guess that the
+    /// write's condition judges; after a longer time too much of the clocks would hang on it.
+    const FRESH: Duration = Duration::from_secs(1);
+
+    /// What an answer tells of its record; `None` where it tells of none.
+    #[must_use]
+    pub fn of(answered: &Answered) -> Option<Self> {
+        let Answered { record, now, read_at, seen_at, .. } = answered;
+        let record = Some(record.clone()?);
+        let (now, read_at, seen_at) = (*now, *read_at, *seen_at);
+        // The floor is for new keys only.
+        Some(Self { record, attempt_floor: 0, now, read_at, seen_at })
+    }
+
+    /// That there is no row, at a store whose floor and clock were asked for after `read_at` and
+    /// known by `seen_at`.
+    #[must_use]
+    pub fn absent(attempt_floor: u64, now: Timestamp, read_at: Moment, seen_at: Moment) -> Self {
+        Self { record: None, attempt_floor, now, read_at, seen_at }
+    }
+
+    /// Whether it says that there is no row.
+    fn is_absent(&self) -> bool {
+        self.record.is_none()
+    }
+
+    /// What a load would have found at `at`, and when it would have been sent; `None` once too much
+    /// time has passed.
+    ///
+    /// The store's clock is moved on by what ours has since the load, no further: a lease counted
+    /// from it never ends later for us than for the store (EXE-8).
+    fn at(&self, at: Moment) -> Option<(Found, Moment)> {
+        let passed = at.from_now(self.seen_at);
+        let now = self.now.plus(passed);
+        let (record, attempt_floor) = (self.record.clone(), self.attempt_floor);
+        let found = Found { record, now, attempt_floor, event: None };
+        (passed < Self::FRESH).then(|| (found, self.read_at.plus(passed)))
+    }
 }

@@ -5,11 +5,12 @@ use uuid::Uuid;
 use super::cells::Cells;
 use super::error::{Fault, code};
 use super::link::Link;
-use super::read::Param;
+use super::read::{CLOCK, Param};
 use super::schema::{self, Names};
 use super::transaction::Deadline;
-use crate::store::row::Malformed;
-use crate::store::{CouldNot, Reason};
+use crate::plan::time::Timestamp;
+use crate::store::row::{Malformed, natural};
+use crate::store::{CouldNot, Glimpse, Reason};
 
 /// Which server it is, and which of its lives: a copy of it that was promoted has another timeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +53,8 @@ pub struct Health {
     pub scratch: bool,
     /// Whether this role may ask which server it is.
     pub tells_origin: bool,
+    /// The attempt floor and the clock.
+    pub glimpse: Glimpse,
 }
 
 /// What of the server has to do with durability and order.
@@ -61,7 +64,7 @@ const SERVER: &str = "pg_catalog.current_setting('server_encoding'), \
 
 /// A new connection knows nothing of the catalogue yet, so this asks no more of it than has to be
 /// known: what a role may not do is found by the first write, which asks for all of its rights.
-const STORE: &str = "s.schema_version, s.store_id, s.scratch, \
+const STORE: &str = "s.schema_version, s.store_id, s.scratch, s.attempt_floor, :clock, \
      pg_catalog.num_nonnulls(pg_catalog.to_regclass($2), pg_catalog.to_regclass($3), \
        pg_catalog.to_regclass($4)), \
      ARRAY(SELECT c.relname::text FROM pg_catalog.pg_class c WHERE c.oid IN \
@@ -105,7 +108,7 @@ fn ask(
     deadline: Deadline,
 ) -> Result<Health, Fault> {
     let columns = if origin { ORIGIN_COLUMNS } else { NO_ORIGIN_COLUMNS };
-    let sql = names.fill(&format!("SELECT {SERVER}, {columns}, {STORE}"));
+    let sql = names.fill(&format!("SELECT {SERVER}, {columns}, {STORE}").replace(":clock", CLOCK));
     let tables = ["store", "effects", "history", "output"]
         .map(|table| format!("{}.{table}", names.quoted()));
     let params = tables.each_ref().map(|table| -> Param<'_> { (table, Type::TEXT) });
@@ -121,6 +124,10 @@ fn ask(
         store_id: cells.id("store_id")?,
         scratch: cells.get("scratch")?,
         tells_origin: found.is_some(),
+        glimpse: Glimpse {
+            attempt_floor: natural("attempt_floor", cells.get("attempt_floor")?)?,
+            now: Timestamp(cells.get("now")?),
+        },
     };
     let there: i32 = cells.get("tables")?;
     let unlogged: Vec<&str> = cells.get("relpersistence")?;

@@ -45,7 +45,7 @@ pub fn open(at: &PostgresAt, options: &Options) -> Result<Opened, CouldNot> {
         place: site.names.place.clone(),
     };
     let before_commit = options.before_commit.clone().filter(|_| health.scratch);
-    let store = Postgres::new(site, identity, health.tells_origin, before_commit, link);
+    let store = Postgres::new(site, identity, &health, before_commit, link);
     Ok(Opened { store: Box::new(store), warnings, created, grants })
 }
 

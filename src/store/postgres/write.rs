@@ -18,7 +18,7 @@ use super::read::Param;
 use super::schema::{self, Names, VERSION};
 use super::transaction::{Deadline, MARK, begin, both, roll_back};
 use crate::plan::protocol::Kept;
-use crate::store::columns::{Columns, miscounted, time_over};
+use crate::store::columns::{Columns, miscounted, same_attempt, time_over};
 use crate::store::row::{EventRow, Malformed, integer, stream_name};
 use crate::store::{Append, BeforeCommit, Captured, CouldNot, Reason};
 
@@ -56,7 +56,7 @@ const INSERT: &str = "INSERT INTO :schema.effects(
     exit_code, signal, detail, resolved_by, reason, proven_failures, run_id, created_at, updated_at)
   SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
     $21, $22, $23, $24, $25, $26
-  FROM store WHERE fits AND attempt_floor = $30
+  FROM :schema.store WHERE :fits AND attempt_floor = $30
   ON CONFLICT (effect_key) DO NOTHING";
 
 const UPDATE: &str = "UPDATE :schema.effects SET
@@ -65,32 +65,41 @@ const UPDATE: &str = "UPDATE :schema.effects SET
     lease_expires_at = $13, cause = $14, reaped = $15, in_doubt = $16, doubted = $17,
     exit_code = $18, signal = $19, detail = $20, resolved_by = $21, reason = $22,
     proven_failures = $23, run_id = $24, created_at = $25, updated_at = $26
-  WHERE effect_key = $1 AND record_version = $30 AND write_id = $31 AND (SELECT fits FROM store)";
+  WHERE effect_key = $1 AND record_version = $30 AND write_id = $31
+    AND EXISTS (SELECT FROM :schema.store WHERE :fits)";
+
+/// The same within an attempt: what it was granted with stays as it is.
+const UPDATE_WITHIN: &str = "UPDATE :schema.effects SET
+    record_version = $2, write_id = $3, state = $5, lease_expires_at = $13, cause = $14,
+    reaped = $15, in_doubt = $16, doubted = $17, exit_code = $18, signal = $19, detail = $20,
+    resolved_by = $21, reason = $22, proven_failures = $23, updated_at = $26
+  WHERE effect_key = $1 AND record_version = $30 AND write_id = $31
+    AND EXISTS (SELECT FROM :schema.store WHERE :fits)";
+
+/// The store that must be there, in the transaction that was begun for the write.
+const FITS: &str = "schema_version = $27 AND store_id = $28 AND :marked";
 
 /// `:row` is one of the two above. History and outputs come from it: where no row was written there
 /// is nothing to join them with (HIS-3). The answer counts all three. A new connection has to learn of
 /// everything that a statement mentions, so it mentions no more than is written.
-const WRITE: &str = "WITH store AS (
-    SELECT schema_version, store_id, attempt_floor,
-      schema_version = $27 AND store_id = $28 AND :marked AS fits
-    FROM :schema.store),
-  written AS (:row RETURNING 1):events:outputs
-  SELECT s.schema_version, s.store_id, :marked,
-    pg_catalog.current_setting('synchronous_commit'), (SELECT pg_catalog.count(*) FROM written),
-    :of_events, :of_outputs, :origin
-  FROM store s";
+const WRITE: &str = "WITH written AS (:row RETURNING 1):events:outputs
+  SELECT pg_catalog.current_setting('synchronous_commit'), (SELECT pg_catalog.count(*) FROM written),
+    :of_events, :of_outputs, :origin";
+
+/// Asked only where no row was written: is it the store's doing, or that of the row?
+const WHY: &str = "SELECT schema_version, store_id, :marked FROM :schema.store";
 
 const EVENTS: &str = ",
   events AS (
     INSERT INTO :schema.history(
       effect_key, revision, write_id, outcome_id, type, attempt, recorded_at, data)
-    SELECT $1, e.* FROM written, (VALUES :values) e
+    SELECT $1, :each
     RETURNING 1)";
 
 const OUTPUTS: &str = ",
   outputs AS (
     INSERT INTO :schema.output(effect_key, stream, attempt, bytes, whole, head, tail)
-    SELECT $1, o.* FROM written, (VALUES :values) o
+    SELECT $1, :each
     ON CONFLICT (effect_key, attempt, stream) DO UPDATE SET bytes = excluded.bytes,
       whole = excluded.whole, head = excluded.head, tail = excluded.tail
     RETURNING 1)";
@@ -150,7 +159,6 @@ fn write(
     writing: &Writing<'_>,
 ) -> Result<Written, Fault> {
     let deadline = writing.deadline;
-    let names = writing.names;
     let mark = append.next.write_id.0.simple().to_string();
     let opening = begin(deadline.left(), &mark);
     let sql = statement(append, writing);
@@ -164,17 +172,8 @@ fn write(
         begun?;
         rows
     })?;
-    let Some(row) = rows.first() else {
-        return Err(Malformed::new("store_id", "the store has lost its row").into());
-    };
+    let row = rows.first().ok_or_else(|| Malformed::new("written", "no answer"))?;
     let mut cells = Cells::new(row, 0);
-    schema::check(cells.get("schema_version")?, names)?;
-    if cells.id("store_id")? != writing.store_id {
-        return Err(names.another_store().into());
-    }
-    if cells.or_null("mark")? != Some(true) {
-        return Err(not_in_transaction().into());
-    }
     let durable: &str = cells.get("synchronous_commit")?;
     let mut count = |column| cells.get::<i64>(column);
     let (written, events, outputs) = (count("written")?, count("events")?, count("outputs")?);
@@ -185,6 +184,7 @@ fn write(
     };
     let origin = Origin::read(&mut cells)?;
     if refused {
+        why_not(link, writing, &mark)?;
         return Ok(Written { refused, origin });
     }
     let whole = |counted: i64, wanted: usize| usize::try_from(counted) == Ok(wanted);
@@ -198,22 +198,52 @@ fn write(
     Ok(Written { refused, origin })
 }
 
+/// No row was written. That is the row's doing only where the store is the one that was opened, and
+/// where the write was made in its transaction.
+fn why_not(link: &Link, writing: &Writing<'_>, mark: &String) -> Result<(), Fault> {
+    let names = writing.names;
+    let sql = names.fill(&WHY.replace(":marked", &marked(1)));
+    let rows = link.query(&sql, &[(mark, Type::TEXT)], writing.deadline.left())?;
+    let Some(row) = rows.first() else {
+        return Err(Malformed::new("store_id", "the store has lost its row").into());
+    };
+    let mut cells = Cells::new(row, 0);
+    schema::check(cells.get("schema_version")?, names)?;
+    if cells.id("store_id")? != writing.store_id {
+        return Err(names.another_store().into());
+    }
+    if cells.or_null("mark")? != Some(true) {
+        return Err(not_in_transaction().into());
+    }
+    Ok(())
+}
+
+/// Whether the mark is the one of parameter `number`.
+fn marked(number: usize) -> String {
+    format!("pg_catalog.current_setting('{MARK}', true) = ${number}")
+}
+
 fn statement(append: &Append, writing: &Writing<'_>) -> String {
-    let (row, before) = match append.found {
+    let (row, before) = match &append.found {
+        Some(found) if same_attempt(found, &append.next) => (UPDATE_WITHIN, OF_UPDATE),
         Some(_) => (UPDATE, OF_UPDATE),
         None => (INSERT, OF_INSERT),
     };
     let events = append.history.len();
     let part = |text: &str, before: usize, columns: usize, rows: usize| match rows {
         0 => String::new(),
-        rows => text.replace(":values", &numbered(before, columns, rows)),
+        // Of one row nothing has to be joined.
+        1 => text.replace(":each", &format!("{} FROM written", listed(before, columns))),
+        rows => {
+            let values = numbered(before, columns, rows);
+            text.replace(":each", &format!("v.* FROM written, (VALUES {values}) v"))
+        }
     };
     let counted = |name: &str, rows: usize| match rows {
         0 => "0::bigint".to_owned(),
         _ => format!("(SELECT pg_catalog.count(*) FROM {name})"),
     };
     let origin = if writing.tells_origin { ORIGIN_COLUMNS } else { NO_ORIGIN_COLUMNS };
-    let marked = format!("pg_catalog.current_setting('{MARK}', true) = $29");
     let outputs_after = before + events * OF_EVENT;
     let sql = WRITE
         .replace(":events", &part(EVENTS, before, OF_EVENT, events))
@@ -221,19 +251,22 @@ fn statement(append: &Append, writing: &Writing<'_>) -> String {
         .replace(":of_events", &counted("events", events))
         .replace(":of_outputs", &counted("outputs", append.outputs.len()))
         .replace(":row", row)
+        .replace(":fits", FITS)
         .replace(":origin", origin)
-        .replace(":marked", &marked);
+        .replace(":marked", &marked(29));
     writing.names.fill(&sql)
 }
 
 /// `($32, $33), ($34, $35)`: so many rows of so many columns, behind the first `before` parameters.
 fn numbered(before: usize, columns: usize, rows: usize) -> String {
-    let row = |row: usize| {
-        let first = before + row * columns + 1;
-        let numbers: Vec<String> = (first..first + columns).map(|at| format!("${at}")).collect();
-        format!("({})", numbers.join(", "))
-    };
+    let row = |row: usize| format!("({})", listed(before + row * columns, columns));
     (0..rows).map(row).collect::<Vec<_>>().join(", ")
+}
+
+/// `$32, $33`: so many parameters, behind the first `before`.
+fn listed(before: usize, columns: usize) -> String {
+    let numbers: Vec<String> = (before + 1..=before + columns).map(|at| format!("${at}")).collect();
+    numbers.join(", ")
 }
 
 /// The values that have to be put together before they can be referred to.
@@ -356,7 +389,8 @@ impl<'a> Values<'a> {
     }
 }
 
-fn rolled_back() -> CouldNot {
+/// The server's word that there was nothing to commit.
+pub fn rolled_back() -> CouldNot {
     CouldNot {
         reason: Reason::Unreachable,
         message: "the server answered COMMIT with ROLLBACK: nothing was written".to_owned(),
@@ -365,7 +399,7 @@ fn rolled_back() -> CouldNot {
 }
 
 /// BEGIN took no effect, so the statement behind it wrote nothing either (PGS-2).
-fn not_in_transaction() -> CouldNot {
+pub fn not_in_transaction() -> CouldNot {
     CouldNot {
         reason: Reason::Unreachable,
         message: "the server did not run the write in the transaction that was begun for it"
