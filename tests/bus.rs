@@ -18,7 +18,8 @@ use ctrlrun::plan::protocol::{self, Done, Input};
 use ctrlrun::store::conformance::suite;
 use ctrlrun::store::faulty::{Fault, Faulty, Planned, Verb};
 use ctrlrun::store::{
-    Append, Captured, CouldNot, End, Filter, Flow, Found, Identity, Listed, Reason, Store, Stream,
+    Append, Captured, CouldNot, Cut, End, Filter, Flow, Found, Identity, Listed, Pruned, Reason,
+    Stats, Store, Stream, Walked,
 };
 
 const WITHIN: Duration = Duration::from_secs(20);
@@ -135,6 +136,23 @@ impl Store for Gate {
         within: Duration,
     ) -> Result<Option<Captured>, CouldNot> {
         self.inner.output(key, attempt, stream, within)
+    }
+
+    fn walk(
+        &self,
+        filter: &Filter,
+        each: &mut dyn FnMut(Walked) -> Flow,
+        within: Duration,
+    ) -> Result<(), CouldNot> {
+        self.inner.walk(filter, each, within)
+    }
+
+    fn prune(&self, cut: &Cut, within: Duration) -> Pruned {
+        self.inner.prune(cut, within)
+    }
+
+    fn stats(&self, within: Duration) -> Result<Stats, CouldNot> {
+        self.inner.stats(within)
     }
 
     fn identity(&self) -> &Identity {

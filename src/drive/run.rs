@@ -202,7 +202,7 @@ impl Performer<'_, '_> {
             // The attempt never hands out the last step of a write.
             Performed::Over(_) => Box::new(Input::Paused),
         };
-        // A guess that the key was new, and was not, is no reserve (CMT-18).
+        // A guess that the key was new, and was not, is no reserve (CMT-16).
         if let (Some((_, Some(after))), Input::Ended(End::Landed)) = (point, answer.as_ref()) {
             stop::here(after, scratch);
         }

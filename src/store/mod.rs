@@ -146,7 +146,7 @@ pub trait Store: Send + Sync {
     fn identity(&self) -> &Identity;
 
     /// What opening it has told of every key that is not there, where the guess that a key is new
-    /// costs less than a look (CMT-18).
+    /// costs less than a look (CMT-16).
     fn glimpse(&self) -> Option<Glimpse> {
         None
     }

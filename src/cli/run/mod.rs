@@ -22,7 +22,6 @@ mod replay;
 pub mod report;
 pub mod request;
 mod status;
-mod tell;
 pub mod tell;
 mod trace;
 

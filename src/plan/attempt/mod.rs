@@ -66,7 +66,7 @@ pub struct Order {
     pub store_timeout: Duration,
     /// Identifies what comes of this attempt's child.
     pub outcome_id: OutcomeId,
-    /// That the key is new, where that is the likeliest and a look would cost more (CMT-18).
+    /// That the key is new, where that is the likeliest and a look would cost more (CMT-16).
     pub guess: Option<Known>,
 }
 

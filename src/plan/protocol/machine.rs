@@ -25,7 +25,7 @@ pub struct Handle {
     wants_evidence: bool,
     /// The row, where it needs no load to be known.
     known: Option<Known>,
-    /// The append under way says that the key is new, and nobody has looked (CMT-18).
+    /// The append under way says that the key is new, and nobody has looked (CMT-16).
     guessed: bool,
     read_at: Moment,
     seen_at: Moment,
@@ -104,7 +104,7 @@ impl Handle {
     }
 
     /// The row as it was just written, or that there is none: the first decision is made on it,
-    /// without a load (CMT-17, CMT-18).
+    /// without a load (CMT-15, CMT-16).
     #[must_use]
     pub fn knowing(mut self, known: Option<Known>) -> Self {
         self.known = known;

@@ -187,7 +187,7 @@ pub enum Step {
         /// The longest it may take.
         within: Duration,
     },
-    /// Draw a fresh `write_id`: the row is known, no load is needed (CMT-17).
+    /// Draw a fresh `write_id`: the row is known, no load is needed (CMT-15).
     Draw,
     /// Try the write.
     Append {
@@ -269,8 +269,8 @@ pub struct Answered {
     pub seen_at: Moment,
 }
 
-/// What is taken for so without a load: what an append of one's own has just written (CMT-17), or
-/// that a key is new (CMT-18).
+/// What is taken for so without a load: what an append of one's own has just written (CMT-15), or
+/// that a key is new (CMT-16).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Known {
     record: Option<Record>,
