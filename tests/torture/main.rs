@@ -1,5 +1,5 @@
 //! The power fails: at every point of what the embedded store has written, with what it had not
-//! synced lost, kept, reordered or torn (PRF-7, PRF-8).
+//! synced lost, kept, reordered or torn (PRF-5, PRF-6).
 //!
 //! The shipped binary is traced, so that nothing of the store has to be built otherwise. Its calls
 //! are played onto a disk that remembers what is durable; from that disk's possible states after a
@@ -230,7 +230,7 @@ fn by_binary(env: &TestEnv, store: &Path, found: &Promise) -> Option<String> {
 
 #[test]
 fn whatever_a_power_failure_leaves_no_begin_and_no_outcome_is_lost() {
-    // PRF-7, STO-2, EXE-1
+    // PRF-5, STO-2, EXE-1
     let env = TestEnv::new();
     let Some(recorded) = scenario(&env) else { return };
     let (_, last) = recorded.promises.last().unwrap();
@@ -249,7 +249,7 @@ fn whatever_a_power_failure_leaves_no_begin_and_no_outcome_is_lost() {
 
 #[test]
 fn a_disk_that_does_not_sync_is_found_out() {
-    // PRF-8
+    // PRF-6
     let env = TestEnv::new();
     let Some(recorded) = scenario(&env) else { return };
     let outcome = torture(&env, &recorded, false);
@@ -259,7 +259,7 @@ fn a_disk_that_does_not_sync_is_found_out() {
 
 #[test]
 fn a_child_that_starts_before_its_begin_is_synced_is_found_out() {
-    // PRF-8: each child's start is put before the sync that it waited for.
+    // PRF-6: each child's start is put before the sync that it waited for.
     let env = TestEnv::new();
     let Some(mut recorded) = scenario(&env) else { return };
     let starts: Vec<usize> =
