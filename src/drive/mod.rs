@@ -6,9 +6,11 @@ pub mod deliver;
 pub mod handle;
 pub mod host;
 pub mod integrity;
+pub mod journal;
 pub mod persist;
 pub mod prune;
 pub mod reconcile;
+pub mod remember;
 pub mod run;
 pub mod spool;
 

@@ -3,11 +3,11 @@ use std::time::Duration;
 
 use super::{Came, Do, NotRecorded, Order, Outcome, RESERVED_LEASE_MAX, Report, Undelivered};
 use crate::plan::effect::{
-    Answer, Begin, Command, Ending, Holder, Record, Recorded, Refusal, Reserve, Settle, State,
-    Verdict,
+    Answer, Begin, Command, Ending, Holder, RanOn, Record, Recorded, Refusal, Reserve, Settle,
+    State, Verdict,
 };
 use crate::plan::expect::StreamState;
-use crate::plan::key::Key;
+use crate::plan::key::{Fingerprint, Key};
 use crate::plan::protocol::{
     Answered, Captured, CouldNot, Done, End, Handle, Input, Kept, Known, Reason, Stream,
 };
@@ -119,6 +119,12 @@ impl Attempt {
     #[must_use]
     pub fn attempt_id(&self) -> &str {
         &self.order.attempt_id
+    }
+
+    /// What its key is to be bound to, and where it runs.
+    #[must_use]
+    pub fn evidence(&self) -> (Fingerprint, &RanOn) {
+        (self.order.request.fingerprint, &self.order.ran_on)
     }
 
     /// Takes what came and names the next thing to do. `at` is our own clock, read after it came.
