@@ -535,6 +535,25 @@ fn a_holder_is_told_by_attempt_and_reservation() {
 }
 
 #[test]
+fn an_outcome_that_others_were_faster_than_is_spooled_when_the_time_is_over() {
+    // EXE-24: no try failed, one matched no row. It once ended unrecorded and unspooled.
+    let mut world = World::started(&[]);
+    let Do::Store(load) = world.machine.step(exited(0), Moment(world.at)) else { panic!() };
+    let loaded = world.store(load);
+    let append = world.machine.step(Came::Store(Box::new(loaded)), Moment(world.at));
+    world.other(lapsed());
+    world.at += 120_000_000;
+    let Do::Store(append) = append else { panic!() };
+    let refused = world.store(append);
+    assert_eq!(refused, Input::Ended(End::Refused));
+    let next = world.machine.step(Came::Store(Box::new(refused)), Moment(world.at));
+    assert_eq!(spool(next).settle.verdict, Verdict::Committed);
+    let report = over(world.step(Came::Spooled(Ok(()))));
+    assert!(matches!(report.result, Outcome::NotRecorded { why: NotRecorded::Store(_), .. }));
+    assert_eq!(report.spooled, Some(Ok(())));
+}
+
+#[test]
 fn a_gated_attempt_begins_only_when_there_is_a_place_for_its_child() {
     // BAT-9
     let mut world = World::new();

@@ -263,12 +263,12 @@ impl Break {
 pub struct Broken {
     inner: Arc<dyn Store>,
     how: Break,
-    memory: Mutex<Memory>,
+    memory: Arc<Mutex<Memory>>,
 }
 
 /// What a broken store keeps in mind, for as long as its process lives.
-#[derive(Default)]
-struct Memory {
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Memory {
     /// The reservations that this process asked for: number, `write_id`, attempt id.
     asked: Vec<(u64, WriteId, String)>,
     /// The append whose end was unknown last.
@@ -280,10 +280,10 @@ struct Memory {
 }
 
 impl Broken {
-    /// `inner`, broken.
+    /// `inner`, broken. `memory` is its process's: empty when that begins.
     #[must_use]
-    pub fn new(inner: Arc<dyn Store>, how: Break) -> Self {
-        Self { inner, how, memory: Mutex::new(Memory::default()) }
+    pub fn new(inner: Arc<dyn Store>, how: Break, memory: Arc<Mutex<Memory>>) -> Self {
+        Self { inner, how, memory }
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {

@@ -96,7 +96,7 @@ impl Rig {
             Arc::new(Faulty::new(store.into(), faults).meanwhile(meanwhile))
         };
         match self.breaks {
-            Some(how) => Box::new(Broken::new(inner, how)),
+            Some(how) => Box::new(Broken::new(inner, how, Arc::default())),
             None => Box::new(Shared(inner)),
         }
     }

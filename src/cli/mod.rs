@@ -14,18 +14,26 @@
 //! | [`watch`] | a list that is drawn again and again |
 //! | [`terminal`] | stdout and stderr |
 //! | [`probes`] | probes: what is told of them, which one it is |
+//! | [`hooks`] | programs that are told of an outcome |
+//! | [`journal`] | the second memory, before a run and for doctor |
 //! | [`suggest`] | what was meant, most likely |
 //! | [`prometheus`] | numbers for a collector |
+//! | [`complete`] | what can stand at the cursor of a shell |
+//! | [`man`] | manual pages |
 //! | [`parsing`] | what is told of a command line that cannot be meant |
 mod access;
 mod bare;
 mod batch;
+mod complete;
 mod doctor;
 mod effects;
 pub mod error;
 mod help;
 mod history;
+mod hooks;
 pub mod init;
+mod journal;
+mod man;
 mod outcome;
 mod output;
 mod parsing;
@@ -172,6 +180,11 @@ enum Command {
     Prune(prune::PruneArgs),
     Stats(stats::StatsArgs),
     Help(help::HelpArgs),
+    Completions(complete::CompletionsArgs),
+    Man(man::ManArgs),
+    /// What completion scripts ask
+    #[command(name = "__complete", hide = true)]
+    Complete(complete::CompleteArgs),
     /// What verify's workers run
     #[command(name = "__execute", hide = true)]
     Execute(crate::verify::execute::ExecuteArgs),
@@ -222,7 +235,14 @@ fn configure(cli: &mut Cli) -> Result<(), CliError> {
         ) => false,
         Some(Command::Init(args)) if args.writes_config() => return Ok(()),
         Some(Command::Init(_)) => false,
-        Some(Command::Outcome(_) | Command::Help(_) | Command::Execute(_)) => return Ok(()),
+        Some(
+            Command::Outcome(_)
+            | Command::Help(_)
+            | Command::Completions(_)
+            | Command::Man(_)
+            | Command::Complete(_)
+            | Command::Execute(_),
+        ) => return Ok(()),
     };
     match config::load(cli.global.config.clone(), walk) {
         Ok(config) => {
@@ -320,6 +340,9 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::Prune(args)) => prune::prune(&args, global),
         Some(Command::Stats(args)) => stats::stats(&args, global),
         Some(Command::Help(args)) => help::help(&args),
+        Some(Command::Completions(args)) => complete::completions(&args),
+        Some(Command::Man(args)) => man::man(&args),
+        Some(Command::Complete(args)) => Ok(complete::complete(&args)),
         Some(Command::Execute(args)) => crate::verify::execute::execute(&args)
             .map(Exit)
             .map_err(|error| CliError::new(error::Kind::Internal, "__execute").because(&error)),

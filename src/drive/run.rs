@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::handle::{Performed, drive, perform};
 use super::host;
+use super::journal::{Beginning, Journal};
 use super::persist::ending;
 use super::spool::Spool;
 use crate::exec::{
@@ -55,6 +56,8 @@ pub struct Tools<'a> {
     pub store: &'a dyn Store,
     /// Where outcomes go that it cannot take.
     pub spool: Option<&'a Spool>,
+    /// The second memory of every attempt; `None` where there is to be none.
+    pub journal: Option<&'a Journal>,
     /// Our signals, to be passed on to the child.
     pub signals: Option<&'a Signals>,
     /// Is told once, while the child runs, that the record is no longer this attempt's own, and the
@@ -74,6 +77,8 @@ pub struct Ran {
     pub child: Option<ChildEnd>,
     /// Why there was none.
     pub not_started: Option<NotStarted>,
+    /// There was none because the journal could not be written to (AFT-3).
+    pub unjournaled: bool,
     /// What went wrong on the way, a line each, without effect on the outcome.
     pub problems: Vec<String>,
 }
@@ -93,6 +98,8 @@ pub fn attempt(order: Order, command: &Command, tools: Tools<'_>) -> Ran {
             ended: None,
             end: None,
             not_started: None,
+            journaled: None,
+            unjournaled: false,
             problems: Vec::new(),
             told_lost: false,
             is_kept: false,
@@ -114,6 +121,9 @@ struct Performer<'scope, 'env> {
     ended: Option<Came>,
     end: Option<ChildEnd>,
     not_started: Option<NotStarted>,
+    /// Whose begin the journal has.
+    journaled: Option<Holder>,
+    unjournaled: bool,
     problems: Vec<String>,
     told_lost: bool,
     /// The outcome is in the spool.
@@ -222,6 +232,11 @@ impl Performer<'_, '_> {
                 return Came::NotStarted { detail };
             }
         };
+        if let Err(error) = self.journal_begin(holder, proven_failures) {
+            self.unjournaled = true;
+            let detail = format!("could not be started: the journal cannot be written: {error}");
+            return Came::NotStarted { detail };
+        }
         let line = self.line(holder, proven_failures, not_after, &said);
         stop::here(Point::AfterBegin, self.tools.store.identity().scratch);
         // As late as can be: between this and the child there is only the spawn itself (EXE-8).
@@ -242,6 +257,35 @@ impl Performer<'_, '_> {
                 self.not_started = Some(not_started);
                 Came::NotStarted { detail }
             }
+        }
+    }
+
+    /// Between the begin and the child: whatever this takes counts against the lease (AFT-2).
+    fn journal_begin(&mut self, holder: Holder, proven_failures: u64) -> std::io::Result<()> {
+        let Some(journal) = self.tools.journal else {
+            return Ok(());
+        };
+        let (fingerprint, ran_on) = self.machine.evidence();
+        let (key, attempt_id) = (self.machine.key(), self.machine.attempt_id());
+        let of = Beginning { key, holder, attempt_id, proven_failures, fingerprint, ran_on };
+        journal.began(self.tools.store.identity(), of)?;
+        self.journaled = Some(holder);
+        Ok(())
+    }
+
+    /// The outcome stands, here or in the store, whether or not this can be written (AFT-4).
+    fn journal_settle(&mut self, report: &Report) {
+        let (Some(journal), Some(holder)) = (self.tools.journal, self.journaled) else {
+            return;
+        };
+        let spooled = matches!(report.spooled, Some(Ok(())));
+        let identity = self.tools.store.identity();
+        let key = self.machine.key();
+        if let Err(error) = journal.settled(identity, key, holder, &report.result, spooled) {
+            let path = journal.path().display();
+            self.problems.push(format!(
+                "warning: the journal {path} cannot be written: {error}: this outcome is not in it"
+            ));
         }
     }
 
@@ -359,12 +403,13 @@ impl Performer<'_, '_> {
 
     fn over(mut self, report: Report) -> Ran {
         stop::here(Point::AfterSettle, self.tools.store.identity().scratch);
+        self.journal_settle(&report);
         if let Some(child) = self.child.as_mut().filter(|_| self.end.is_some()) {
             // After the outcome is recorded: a slow reader must not keep it from that.
             self.problems.append(&mut child.deliver_rest().problems);
         }
-        let Self { end, not_started, problems, .. } = self;
-        Ran { report, child: end, not_started, problems }
+        let Self { end, not_started, unjournaled, problems, .. } = self;
+        Ran { report, child: end, not_started, unjournaled, problems }
     }
 }
 

@@ -14,6 +14,7 @@
 //! | [`pace`] | how many effects of a batch are reserved before there is a place for their child |
 //! | [`retry`] | when to try again, and when to stop |
 //! | [`template`] | keys and commands with placeholders, filled from values |
+//! | [`journal`] | what a second memory says, held against the store |
 //! | [`key`] | what can name an effect, and what identifies a request |
 //! | [`time`] | the two clocks, which are never mixed |
 //! | [`workflow`] | what a run of many effects does next: one tick |
@@ -22,6 +23,7 @@ pub mod attempt;
 mod bytes;
 pub mod effect;
 pub mod expect;
+pub mod journal;
 pub mod key;
 pub mod pace;
 pub mod probe;

@@ -52,6 +52,7 @@ use status::Status;
 use super::Global;
 use super::access::{Opened, for_running};
 use super::error::{CliError, Deed, Exit};
+use super::journal;
 use super::render::text::{clean, span};
 use super::spooled;
 
@@ -61,20 +62,25 @@ pub const STOP_VARIABLE: &str = "CTRLRUN_STOP_AT";
 /// Runs the command as an effect.
 ///
 /// # Errors
-/// Every refusal, and every outcome but COMMITTED.
+/// A report that cannot be opened. Whatever comes of the run is told here, before its hook.
 pub fn run(mut args: RunArgs, global: &Global) -> Result<Exit, CliError> {
     let mut report = Report::open(args.report.as_deref(), args.key(), global)?;
     let end = go(&mut args, global, &mut report);
-    report.write(&end, global);
+    let hook = report.write(&end, global);
+    if let Some(told) = end.told {
+        let told = match end.status {
+            Status::Code(code) => told.exiting(code),
+            Status::Signal(_) => told,
+        };
+        told.report(global.json);
+    }
+    // Last of all: nobody waits for it who could do something with what is told.
+    if let Some((hook, report)) = hook {
+        hook.run(&report, global);
+    }
     match end.status {
-        Status::Code(code) => match end.told {
-            Some(told) => Err(told.exiting(code)),
-            None => Ok(Exit(code)),
-        },
+        Status::Code(code) => Ok(Exit(code)),
         Status::Signal(number) => {
-            if let Some(told) = end.told {
-                told.report(global.json);
-            }
             // The store is closed, the outcome recorded and told: nothing is left to be done.
             die_of_signal(number)
         }
@@ -91,7 +97,8 @@ pub fn report_usage(told: &CliError, report: Option<OsString>, store: Option<OsS
     // One that cannot be written is not worth a second error.
     if let Ok(mut report) = Report::open(Some(Path::new(&path)), "", &global) {
         report.refused_before(told);
-        report.write(&End::refused(told.clone()), &global);
+        // Of a refusal no hook is told.
+        let _ = report.write(&End::refused(told.clone()), &global);
     }
 }
 
@@ -146,6 +153,7 @@ fn try_go(args: &mut RunArgs, global: &Global, report: &mut Report) -> Result<En
              take will be told here only",
         ),
     }
+    let journal = journal::open(global, &asked.key)?;
     let lost = |record: Option<&Record>| global.note(&tell::lost(&asked, record));
     let kept = |undelivered: &Undelivered, spooled: bool| {
         global.note(&tell::trying(&asked, undelivered, spooled));
@@ -153,6 +161,7 @@ fn try_go(args: &mut RunArgs, global: &Global, report: &mut Report) -> Result<En
     let tools = Tools {
         store: opened.store.as_ref(),
         spool: spool.as_ref(),
+        journal: journal.as_ref(),
         signals: Some(&signals),
         lost: &lost,
         kept: &kept,
@@ -213,7 +222,7 @@ fn finish(
     let new = matches!(ran.report.result, Outcome::Settled { verdict: Verdict::Committed, .. });
     let committed = matches!(ran.report.result, Outcome::CommittedAlready);
     let replayed = committed && args.on_committed == OnCommitted::Replay;
-    report.ran(ran, replayed, committed && args.on_committed == OnCommitted::Refuse);
+    report.ran(ran, replayed, committed && args.on_committed == OnCommitted::Refuse, global);
     if let Some(signal) = interrupted {
         let told = Some(tell::interrupted(asked, opened, ran, signal));
         return report.closing(opened, asked, End { status: Status::Signal(signal), told });

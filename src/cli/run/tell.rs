@@ -159,7 +159,7 @@ fn settled(
             format!("{key}: FAILED (did not happen): {program} {detail}; it may run again"),
         ),
         Verdict::NeverStarted => CliError::new(
-            Kind::Failed,
+            if ran.unjournaled { Kind::Store } else { Kind::Failed },
             format!("{key}: FAILED (did not happen): {detail}; it may run again"),
         ),
         Verdict::Ambiguous { cause, .. } => {

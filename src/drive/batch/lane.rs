@@ -48,6 +48,8 @@ pub struct Lane {
     pub starts: Option<(Holder, u64, Moment)>,
     /// The append under way reserves.
     pub reserves: bool,
+    /// When the last load was asked for.
+    pub asked: Moment,
     /// The renewal beside the child.
     pub renewal: Option<Handle>,
     /// Whether the machine waits for the child's end, and until when.
@@ -96,6 +98,7 @@ impl Lane {
             turn: Turn::None,
             starts: None,
             reserves: false,
+            asked: Moment(0),
             renewal: None,
             watches: None,
             pause: None,

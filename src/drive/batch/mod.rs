@@ -272,6 +272,7 @@ pub fn run<E: Send + 'static>(
                 keys: HashMap::new(),
                 alarms: BinaryHeap::new(),
                 next_lane: number as u64,
+                guess: None,
             };
             let alarm = Alarm(events.clone());
             scope.spawn(move || {

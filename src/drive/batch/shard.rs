@@ -18,10 +18,10 @@ use crate::drive::host;
 use crate::drive::run::{self, Ran};
 use crate::drive::spool::Spool;
 use crate::exec::{ChildEnd, NotStarted, OutcomeFile};
-use crate::plan::attempt::{Attempt, Came, Do, Outcome, Report};
+use crate::plan::attempt::{Attempt, Came, Do, Order, Outcome, Report};
 use crate::plan::effect::{Holder, State};
 use crate::plan::key::Key;
-use crate::plan::protocol::{Done, End, Input, Step};
+use crate::plan::protocol::{Done, End, Input, Known, Step};
 use crate::plan::time::Moment;
 use crate::store::stop::{self, Point};
 
@@ -96,6 +96,9 @@ pub struct Shard<'a> {
     pub alarms: BinaryHeap<Reverse<(Moment, u64)>>,
     /// Numbers of lanes that were given out, in steps of the number of shards.
     pub next_lane: u64,
+    /// What the last look at a key has told of the next one, where it found nothing: in a batch that
+    /// is run for the first time no key is there (CMT-16).
+    pub guess: Option<Known>,
 }
 
 impl Shard<'_> {
@@ -154,7 +157,8 @@ impl Shard<'_> {
     fn start(&mut self, mut lane: Lane) {
         let number = self.next_lane;
         self.next_lane += self.post.len() as u64;
-        lane.attempt = Some(Attempt::gated(lane.order(self.settings), host::now()));
+        let order = Order { guess: self.guess.clone(), ..lane.order(self.settings) };
+        lane.attempt = Some(Attempt::gated(order, host::now()));
         self.keys.insert(lane.item.key.clone(), number);
         self.lanes.insert(number, lane);
         self.drive(number, Came::Call);
@@ -220,7 +224,10 @@ impl Shard<'_> {
     fn store(&mut self, number: u64, step: Step, now: Moment) -> Option<Came> {
         let lane = self.lanes.get_mut(&number)?;
         let (ask, within) = match step {
-            Step::Load { ask, within } => (Ask::Load(ask), within),
+            Step::Load { ask, within } => {
+                lane.asked = now;
+                (Ask::Load(ask), within)
+            }
             Step::Draw => return Some(Came::Store(Box::new(Input::Drawn(host::write_id())))),
             Step::Append { append, within } => {
                 if let Some(before) = run::stops_before(&append) {
@@ -260,6 +267,10 @@ impl Shard<'_> {
 
     fn answered(&mut self, number: u64, input: Input) {
         let Some(lane) = self.lanes.get_mut(&number) else { return };
+        if let Input::Loaded(Ok(found), _) = &input {
+            let absent = || Known::absent(found.attempt_floor, found.now, lane.asked, host::now());
+            self.guess = found.record.is_none().then(absent);
+        }
         if std::mem::take(&mut lane.reserves) && matches!(input, Input::Ended(End::Landed)) {
             stop::here(Point::AfterReserve, self.scratch);
         }

@@ -3,11 +3,11 @@ use std::time::Duration;
 
 use super::{Came, Do, NotRecorded, Order, Outcome, RESERVED_LEASE_MAX, Report, Undelivered};
 use crate::plan::effect::{
-    Answer, Begin, Command, Ending, Holder, Record, Recorded, Refusal, Reserve, Settle, State,
-    Verdict,
+    Answer, Begin, Command, Ending, Holder, RanOn, Record, Recorded, Refusal, Reserve, Settle,
+    State, Verdict,
 };
 use crate::plan::expect::StreamState;
-use crate::plan::key::Key;
+use crate::plan::key::{Fingerprint, Key};
 use crate::plan::protocol::{
     Answered, Captured, CouldNot, Done, End, Handle, Input, Kept, Known, Reason, Stream,
 };
@@ -22,7 +22,7 @@ const SETTLE_PATIENCE: u32 = 6;
 const TRIES_MAX: u32 = 1_000;
 
 /// The state machine of one attempt.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Attempt {
     order: Order,
     phase: Phase,
@@ -39,14 +39,14 @@ pub struct Attempt {
 }
 
 /// What the holder knows of its right to run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Held {
     holder: Holder,
     proven_failures: u64,
     lease_until: Moment,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Phase {
     Reserving(Box<Handle>),
     /// Reserved; the driver has no place for the child yet.
@@ -64,7 +64,7 @@ enum Phase {
     Over,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Settling {
     write: Handle,
     undelivered: Box<Undelivered>,
@@ -120,6 +120,12 @@ impl Attempt {
     #[must_use]
     pub fn attempt_id(&self) -> &str {
         &self.order.attempt_id
+    }
+
+    /// What its key is to be bound to, and where it runs.
+    #[must_use]
+    pub fn evidence(&self) -> (Fingerprint, &RanOn) {
+        (self.order.request.fingerprint, &self.order.ran_on)
     }
 
     /// Takes what came and names the next thing to do. `at` is our own clock, read after it came.
@@ -477,7 +483,9 @@ impl Attempt {
             }
             NotRecorded::Store(_) => (true, false),
         };
-        let to_keep = gone.then(|| undelivered.clone());
+        // No try of it need have failed: where others were faster every time until the time was over,
+        // nothing has been spooled yet (EXE-24).
+        let to_keep = (gone || unrecorded).then(|| undelivered.clone());
         let outcome = Outcome::NotRecorded { undelivered, why };
         match to_keep.filter(|_| self.spooled.is_none()) {
             Some(undelivered) => {

@@ -41,7 +41,7 @@ pub const RESERVED_LEASE_MAX: Duration = Duration::from_secs(30);
 pub const LEASE_MIN: Duration = Duration::from_secs(1);
 
 /// What is to be attempted.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Order {
     /// The effect.
     pub key: Key,
@@ -75,7 +75,7 @@ pub struct Order {
 }
 
 /// What the driver is to do next.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Do {
     /// Perform one step of a conditional write.
@@ -156,7 +156,7 @@ pub enum Came {
 }
 
 /// An outcome that the store has not taken yet.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Undelivered {
     /// The effect.
     pub key: Key,
@@ -167,7 +167,7 @@ pub struct Undelivered {
 }
 
 /// What came of an attempt.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Report {
     /// The child was started.
     pub ran: bool,
@@ -186,7 +186,7 @@ pub struct Report {
 }
 
 /// How an attempt ended.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// The outcome is recorded as this attempt's.
     Settled {
@@ -213,7 +213,7 @@ pub enum Outcome {
 }
 
 /// Why an outcome is not recorded as its attempt's.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum NotRecorded {
     /// The record was no longer ours: it is kept in the history as a late outcome.
     Late,

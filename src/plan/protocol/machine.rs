@@ -11,7 +11,7 @@ use crate::plan::time::{Moment, Timestamp};
 use crate::plan::workflow::DispatchRef;
 
 /// The state machine of one command to one effect.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Handle {
     key: Key,
     command: Command,
@@ -44,7 +44,7 @@ pub struct Handle {
 }
 
 /// The appends of ours that were unknown at some time.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Unseen {
     /// Our clock before the load that the first was decided on.
     read_at: Moment,
@@ -52,7 +52,7 @@ struct Unseen {
     may_stand: u32,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Phase {
     Fresh,
     Loading,
@@ -66,7 +66,7 @@ enum Phase {
 }
 
 /// An append that is under way.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Pending {
     append: Box<Append>,
     answer: Answer,
