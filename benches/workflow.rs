@@ -221,7 +221,8 @@ fn ticks(store: &str, seconds: u64) -> Outcome<()> {
     let until = Instant::now() + Duration::from_secs(seconds);
     let (mut rounds, mut ticking) = (0_u32, Duration::ZERO);
     while Instant::now() < until {
-        let id = RunId::new(format!("ticks-{rounds}-{}", host::draw())).map_err(|bad| bad.to_string())?;
+        let id = RunId::new(format!("ticks-{rounds}-{}", host::draw()))
+            .map_err(|bad| bad.to_string())?;
         let mut nodes = BTreeMap::new();
         for step in 0..STEPS {
             let needs = step.checked_sub(1).map(|before| name(format!("n{before}"))).transpose()?;
