@@ -528,3 +528,26 @@ fn a_holder_is_told_by_attempt_and_reservation() {
     assert!(!record.is_held_by(other));
     assert!(!record.is_held_by(Holder { attempt: 2, ..holder }));
 }
+
+#[test]
+fn a_gated_attempt_begins_only_when_there_is_a_place_for_its_child() {
+    // BAT-9
+    let mut world = World::new();
+    world.machine = Attempt::gated(order(), Moment(0));
+    assert!(matches!(world.step(Came::Call), Do::Granted));
+    assert_eq!(world.log, ["reserved"]);
+    assert!(matches!(world.step(Came::Begin), Do::Start { .. }));
+    assert_eq!(world.log, ["reserved", "began"]);
+}
+
+#[test]
+fn a_reservation_that_is_given_back_is_settled_never_started() {
+    // BAT-10
+    let mut world = World::new();
+    world.machine = Attempt::gated(order(), Moment(0));
+    assert!(matches!(world.step(Came::Call), Do::Granted));
+    let report = over(world.step(Came::Release { detail: "no place".to_owned() }));
+    assert_eq!(world.log, ["reserved", "failed"]);
+    assert!(!report.ran);
+    assert!(matches!(report.result, Outcome::Settled { verdict: Verdict::NeverStarted, .. }));
+}

@@ -205,7 +205,7 @@ fn nothing_of_runs_is_written_through_a_store_that_is_open_to_look_at() {
 
 #[test]
 fn a_claim_costs_the_same_however_many_wait() {
-    // WFL-12, STO-1: every question is a look into an index; that is asked of SQLite itself.
+    // WFL-12, STO-1, STO-14: every question is a look into an index; that is asked of SQLite itself.
     let home = Home::new();
     let store = home.store();
     let run = started(&*store, "r", "hog").id;

@@ -23,7 +23,7 @@ use super::which::{Place, Surroundings, which};
 /// An open store, and where it is.
 pub struct Opened {
     /// The store.
-    pub store: Box<dyn Store>,
+    pub store: Arc<dyn Store>,
     /// Its place.
     pub place: Place,
     /// Whether it was made just now.
@@ -202,7 +202,7 @@ pub fn open(global: &Global, place: Place, mode: Mode, deed: Deed) -> Result<Ope
             }
             let store::Opened { store, created, grants, .. } = opened;
             // Of a scratch store only: verify's workers meet their faults there (VER-5).
-            let store = crate::verify::rig::of_process(store);
+            let store = crate::verify::rig::of_process(store).into();
             Ok(Opened { store, created, grants, place, within, deed })
         }
         Err(error) if error.reason == Reason::Missing => Err(missing(&place, deed)),

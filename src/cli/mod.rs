@@ -145,6 +145,7 @@ impl Global {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(Box<run::RunArgs>),
+    Batch(Box<batch::BatchArgs>),
     Outcome(outcome::OutcomeArgs),
     #[command(visible_alias = "ls")]
     Effects(effects::EffectsArgs),
@@ -187,7 +188,7 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> Exit {
 fn configure(cli: &mut Cli) -> Result<(), CliError> {
     let walk = match &cli.command {
         // Whoever wants to run something may do so by what stands above the working directory.
-        Some(Command::Run(_) | Command::Workflow(_)) => true,
+        Some(Command::Run(_) | Command::Batch(_) | Command::Workflow(_)) => true,
         None
         | Some(
             Command::Effects(_)
@@ -283,6 +284,7 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
     match cli.command {
         None => bare::bare(global),
         Some(Command::Run(args)) => run::run(*args, global),
+        Some(Command::Batch(args)) => batch::batch(&args, global),
         Some(Command::Outcome(args)) => outcome::outcome(&args),
         Some(Command::Effects(args)) => effects::effects(&args, global),
         Some(Command::Show(args)) => show::show(&args, global),

@@ -1,5 +1,7 @@
 //! The only room that knows stores and executors: it performs the steps that `plan` names and feeds
 //! the answers back. It decides nothing.
+pub mod batch;
+pub mod bus;
 pub mod deliver;
 pub mod handle;
 pub mod host;

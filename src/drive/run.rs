@@ -24,8 +24,8 @@ use crate::plan::key::idempotency_key;
 use crate::plan::protocol::{Captured, Done, Handle, Step};
 use crate::plan::time::Moment;
 use crate::plan::verdict::{self, Left, Said};
-use crate::store::Store;
 use crate::store::stop::{self, Point};
+use crate::store::{Append, Store};
 
 /// What is to be run, apart from the effect that it is.
 #[derive(Debug, Clone)]
@@ -142,6 +142,8 @@ impl Performer<'_, '_> {
                 // With the outcome in the spool nobody has to wait for the store any longer than
                 // they want to.
                 Do::Store(_) => Came::GiveUp,
+                // There is always a place for the one child of this process.
+                Do::Granted => Came::Begin,
                 Do::Start { holder, proven_failures, not_after } => {
                     self.start(holder, proven_failures, not_after)
                 }
@@ -312,29 +314,13 @@ impl Performer<'_, '_> {
         }
     }
 
-    fn child_ended(&mut self, mut end: ChildEnd) -> Came {
-        let mut said = self.said.take().map_or_else(Said::nothing, |file| said(&file));
-        if end.ended_by_us {
-            said.notes.push("ctrlrun ended it: its record was no longer its own".to_owned());
-        }
+    fn child_ended(&mut self, end: ChildEnd) -> Came {
+        let note = "ctrlrun ended it: its record was no longer its own";
         let captures = self.command.capture.is_some();
-        let stdout = captures.then(|| captured(std::mem::take(&mut end.stdout)));
-        let stderr = captures.then(|| captured(std::mem::take(&mut end.stderr)));
-        let exit = match end.exit {
-            exec::Exit::Code(code) => verdict::Exit::Code(code),
-            exec::Exit::Signal { number, .. } => verdict::Exit::Signal(number),
-            exec::Exit::Lost => verdict::Exit::Unseen,
-        };
-        let seen = verdict::ChildEnd {
-            exit,
-            timed_out: end.timed_out,
-            ended_by_holder: end.ended_by_us,
-            left: left(&end),
-            said,
-        };
+        let (came, mut end) = child_ended(end, self.said.take(), captures, note);
         self.problems.append(&mut end.problems);
         self.end = Some(end);
-        Came::Ended { end: seen, stdout, stderr }
+        came
     }
 
     fn renew(&mut self, mut write: Handle) -> Came {
@@ -386,11 +372,45 @@ fn stops(step: &Step) -> Option<(Point, Option<Point>)> {
     let Step::Append { append, .. } = step else {
         return None;
     };
+    let before = stops_before(append)?;
+    Some((before, (before == Point::BeforeReserve).then_some(Point::AfterReserve)))
+}
+
+/// The stop point before an append.
+pub(super) fn stops_before(append: &Append) -> Option<Point> {
     match append.history.first().map(|row| &row.event) {
-        Some(Event::Reserved(_)) => Some((Point::BeforeReserve, Some(Point::AfterReserve))),
-        Some(Event::Began(_)) => Some((Point::BeforeBegin, None)),
+        Some(Event::Reserved(_)) => Some(Point::BeforeReserve),
+        Some(Event::Began(_)) => Some(Point::BeforeBegin),
         _ => None,
     }
+}
+
+/// What the machine is told of a child's end, `note` if we ended it; its output is taken out of it.
+pub(super) fn child_ended(
+    mut end: ChildEnd,
+    file: Option<OutcomeFile>,
+    captures: bool,
+    note: &str,
+) -> (Came, ChildEnd) {
+    let mut said = file.map_or_else(Said::nothing, |file| said(&file));
+    if end.ended_by_us {
+        said.notes.push(note.to_owned());
+    }
+    let stdout = captures.then(|| captured(std::mem::take(&mut end.stdout)));
+    let stderr = captures.then(|| captured(std::mem::take(&mut end.stderr)));
+    let exit = match end.exit {
+        exec::Exit::Code(code) => verdict::Exit::Code(code),
+        exec::Exit::Signal { number, .. } => verdict::Exit::Signal(number),
+        exec::Exit::Lost => verdict::Exit::Unseen,
+    };
+    let seen = verdict::ChildEnd {
+        exit,
+        timed_out: end.timed_out,
+        ended_by_holder: end.ended_by_us,
+        left: left(&end),
+        said,
+    };
+    (Came::Ended { end: seen, stdout, stderr }, end)
 }
 
 fn left(end: &ChildEnd) -> Left {
@@ -414,7 +434,7 @@ fn said(file: &OutcomeFile) -> Said {
     }
 }
 
-fn captured(stream: exec::Captured) -> Captured {
+pub(super) fn captured(stream: exec::Captured) -> Captured {
     let whole = stream.is_whole();
     Captured { head: stream.head, tail: stream.tail, bytes: stream.bytes, whole }
 }

@@ -9,6 +9,7 @@
 //! | [`attempt`] | one effect: reserve, begin, spawn, renew, settle |
 //! | [`verdict`] | what the end of a child proves |
 //! | [`proof`] | what is said of a command line whose exit codes are taken as proof |
+//! | [`pace`] | how many effects of a batch are reserved before there is a place for their child |
 //! | [`retry`] | when to try again, and when to stop |
 //! | [`template`] | keys and commands with placeholders, filled from values |
 //! | [`key`] | what can name an effect, and what identifies a request |
@@ -20,6 +21,7 @@ mod bytes;
 pub mod effect;
 pub mod expect;
 pub mod key;
+pub mod pace;
 pub mod proof;
 pub mod protocol;
 pub mod retry;

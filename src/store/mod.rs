@@ -9,6 +9,7 @@
 //! | [`location`] | where a store is, as a user writes it |
 //! | [`open`](mod@open) | opens one |
 //! | [`check`](mod@check) | what a person may ask of a store: is it well? |
+//! | [`group`] | many appends together |
 //! | [`row`], `columns` | a record as flat columns, the same on every store |
 //! | [`postgres`] | a server, for many hosts |
 //! | [`sqlite`] | the embedded store |
@@ -21,6 +22,7 @@ pub mod check;
 mod columns;
 pub mod conformance;
 pub mod faulty;
+pub mod group;
 pub mod location;
 pub mod open;
 pub mod postgres;
@@ -29,7 +31,7 @@ pub mod runs;
 pub mod sqlite;
 pub mod stop;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::plan::effect::{HistoryRow, Record};
 use crate::plan::key::Key;
@@ -55,6 +57,28 @@ pub trait Store: Send + Sync {
     /// still there (`append.found`), or that there is none. A reserving INSERT also requires the
     /// attempt floor to be the one loaded.
     fn append(&self, append: &Append, within: Duration) -> End;
+
+    /// As [`Store::load`], for many keys together; the answers are in the order of the questions. What
+    /// is wrong with one row is the answer about that one (BAT-4).
+    fn load_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
+        let began = Instant::now();
+        let left = || within.saturating_sub(began.elapsed());
+        asked.iter().map(|(key, ask)| self.load(key, *ask, left())).collect()
+    }
+
+    /// As [`Store::append`], for many in one transaction: each on its own condition, with an end of
+    /// its own, in the order in which they were given. A statement that fails takes the group apart,
+    /// and its appends are written singly (BAT-1, BAT-2). There is at most one append a key.
+    fn append_many(&self, appends: &[&Append], within: Duration) -> Vec<End> {
+        group::singly(self, appends, within)
+    }
+
+    /// As [`Store::reread`], for many keys, on one fresh connection (BAT-3).
+    fn reread_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
+        let began = Instant::now();
+        let left = || within.saturating_sub(began.elapsed());
+        asked.iter().map(|(key, ask)| self.reread(key, *ask, left())).collect()
+    }
 
     /// As [`Store::load`], on a fresh connection to the same store, waiting for a writer that is
     /// still in flight: used to settle an unknown write.

@@ -16,10 +16,10 @@ mod dry;
 mod named;
 pub mod quick;
 mod replay;
-mod report;
-mod request;
+pub mod report;
+pub mod request;
 mod status;
-mod tell;
+pub mod tell;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -207,7 +207,7 @@ fn finish(
     } else if new || (busy && args.on_running == OnRunning::Skip) {
         End::silent()
     } else {
-        let told = tell::result(args, asked, opened, spool, ran);
+        let told = tell::result(args.not_executed.is_some(), asked, opened, spool, ran);
         let status = status::of(ran, args.exit).unwrap_or_kind(&told);
         End { status, told: Some(told) }
     };

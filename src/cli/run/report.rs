@@ -133,7 +133,10 @@ impl Report {
 
 /// Opens the file and empties it, but never before it is known that it is no part of the store: a
 /// log that was emptied would take its reservations with it.
-fn open(path: &Path, global: &Global) -> Result<File, CliError> {
+///
+/// # Errors
+/// 66 if it cannot be opened; 64 if it is a part of the store.
+pub fn open(path: &Path, global: &Global) -> Result<File, CliError> {
     let shown = path.to_string_lossy();
     let unwritable = |error: &io::Error| {
         let words = format!("nothing was run: --report {}: cannot be written", clean(&shown));
@@ -172,11 +175,13 @@ fn same_file(path: &Path, found: &Metadata) -> bool {
         .is_ok_and(|other| (other.dev(), other.ino()) == (found.dev(), found.ino()))
 }
 
-fn object(shown: &Shown, opened: &Opened) -> Value {
+/// A record as `show` has it.
+pub fn object(shown: &Shown, opened: &Opened) -> Value {
     serde_json::to_value(Object::of(shown, &opened.place)).unwrap_or(Value::Null)
 }
 
-fn refused(ran: &Ran) -> Option<&'static str> {
+/// Why nothing was run, in the report's words.
+pub fn refused(ran: &Ran) -> Option<&'static str> {
     match &ran.report.result {
         Outcome::Settled { .. } | Outcome::CommittedAlready => None,
         Outcome::NotRecorded { .. } if ran.report.ran => None,

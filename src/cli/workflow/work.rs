@@ -133,7 +133,7 @@ fn drive(
              take will be told here only",
         );
     }
-    let mut stores: Vec<Box<dyn Store>> = Vec::new();
+    let mut stores: Vec<std::sync::Arc<dyn Store>> = Vec::new();
     for _ in 0..usize::from(jobs.jobs).min(STORES_MAX) {
         let mode = ctrlrun::store::Mode::Write;
         let quiet = Global { quiet: true, verbose: 0, ..global.clone() };

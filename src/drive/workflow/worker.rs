@@ -43,7 +43,7 @@ const IN_A_ROW_MAX: u32 = 8;
 /// What a worker works with.
 pub struct Worker<'a> {
     /// A store for each thread; with fewer they share.
-    pub stores: &'a [Box<dyn Store>],
+    pub stores: &'a [std::sync::Arc<dyn Store>],
     /// Outcomes that the store cannot take.
     pub spool: Option<&'a Spool>,
     /// How nodes are run.

@@ -32,6 +32,8 @@ pub struct Attempt {
     record: Option<Record>,
     now: Option<Timestamp>,
     spooled: Option<Result<(), String>>,
+    /// The begin waits until the driver has a place for the child (BAT-9).
+    gated: bool,
 }
 
 /// What the holder knows of its right to run.
@@ -45,6 +47,8 @@ struct Held {
 #[derive(Debug)]
 enum Phase {
     Reserving(Box<Handle>),
+    /// Reserved; the driver has no place for the child yet.
+    Granted,
     Beginning(Box<Handle>),
     Starting,
     Watching {
@@ -92,7 +96,14 @@ impl Attempt {
             record: None,
             now: None,
             spooled: None,
+            gated: false,
         }
+    }
+
+    /// The same, with [`Do::Granted`] between the reserve and the begin.
+    #[must_use]
+    pub fn gated(order: Order, at: Moment) -> Self {
+        Self { gated: true, ..Self::new(order, at) }
     }
 
     /// The effect it is about.
@@ -112,6 +123,8 @@ impl Attempt {
         match (std::mem::replace(&mut self.phase, Phase::Over), came) {
             (Phase::Reserving(write), Came::Call) => self.reserving(write, Input::Start, at),
             (Phase::Reserving(write), Came::Store(input)) => self.reserving(write, *input, at),
+            (Phase::Granted, Came::Begin) => self.begin(at),
+            (Phase::Granted, Came::Release { detail }) => self.never_started(detail, None, at),
             (Phase::Beginning(write), Came::Store(input)) => self.beginning(write, *input, at),
             (Phase::Starting, Came::Started) => {
                 self.ran = true;
@@ -163,6 +176,7 @@ impl Attempt {
             (Phase::Closing(outcome), Came::Unspooled) => self.over(outcome),
             (
                 Phase::Reserving(_)
+                | Phase::Granted
                 | Phase::Beginning(_)
                 | Phase::Starting
                 | Phase::Watching { .. }
@@ -171,6 +185,8 @@ impl Attempt {
                 | Phase::Over,
                 Came::Call
                 | Came::Store(_)
+                | Came::Begin
+                | Came::Release { .. }
                 | Came::UnderWay
                 | Came::Started
                 | Came::NotStarted { .. }
@@ -197,7 +213,7 @@ impl Attempt {
             Done::Answered(answered) => {
                 self.see(&answered);
                 match (answered.answer, answered.record) {
-                    (Answer::Granted, Some(record)) => self.begin(&record, answered.read_at, at),
+                    (Answer::Granted, Some(record)) => self.granted(&record, answered.read_at, at),
                     (Answer::CommittedAlready, _) => self.over(Outcome::CommittedAlready),
                     (Answer::Refused(refusal), _) => self.over(Outcome::Refused(refusal)),
                     _ => self.out_of_step(),
@@ -215,7 +231,7 @@ impl Attempt {
         }
     }
 
-    fn begin(&mut self, record: &Record, read_at: Moment, at: Moment) -> Do {
+    fn granted(&mut self, record: &Record, read_at: Moment, at: Moment) -> Do {
         let reserved_lease = self.order.lease.min(RESERVED_LEASE_MAX);
         let holder = Holder { attempt: record.attempt, reservation_id: record.reservation_id };
         self.held = Some(Held {
@@ -223,6 +239,18 @@ impl Attempt {
             proven_failures: record.proven_failures,
             lease_until: read_at.plus(reserved_lease),
         });
+        if self.gated {
+            self.phase = Phase::Granted;
+            return Do::Granted;
+        }
+        self.begin(at)
+    }
+
+    fn begin(&mut self, at: Moment) -> Do {
+        let Some(Held { holder, .. }) = self.held else {
+            return self.out_of_step();
+        };
+        let reserved_lease = self.order.lease.min(RESERVED_LEASE_MAX);
         let begin = Command::Begin(Begin {
             holder,
             lease: self.order.lease,

@@ -4,6 +4,7 @@
 //! | it says | the driver does | and answers with |
 //! |---|---|---|
 //! | [`Do::Store`] | one step of a conditional write | [`Came::Store`] |
+//! | [`Do::Granted`] | asked for by [`Attempt::gated`]: waits for a place, or gives up waiting | [`Came::Begin`], [`Came::Release`] |
 //! | [`Do::Start`] | starts the child, unless the moment has passed | [`Came::Started`], [`Came::NotStarted`], [`Came::TooLate`] |
 //! | [`Do::Watch`] | waits for the child's end, a renewal's, or the moment | [`Came::Ended`], [`Came::Renewed`], [`Came::Due`] |
 //! | [`Do::Renew`] | runs that write beside the child, and goes on watching | |
@@ -77,6 +78,8 @@ pub struct Order {
 pub enum Do {
     /// Perform one step of a conditional write.
     Store(Step),
+    /// It is reserved: begin when there is a place for the child. Only a gated attempt says so.
+    Granted,
     /// Start the child, as late as `not_after` at most (EXE-8).
     Start {
         /// Whose attempt it is.
@@ -110,6 +113,13 @@ pub enum Came {
     Call,
     /// A step's answer.
     Store(Box<Input>),
+    /// There is a place for the child.
+    Begin,
+    /// There is none, for this reason: the reservation is given back, settled never started.
+    Release {
+        /// One line for a person.
+        detail: String,
+    },
     /// The renewal runs beside the child, or the child's group has been told to end.
     UnderWay,
     /// The child runs.

@@ -12,8 +12,10 @@
 //! The two failures that are never merged: [`End::NotCommitted`] proves that nothing was written,
 //! [`End::Unknown`] proves nothing. Once a try of an append is unknown the append stays unknown,
 //! and only a re-read says otherwise.
+mod known;
 mod machine;
 
+pub use known::Known;
 pub use machine::Handle;
 
 use std::time::Duration;

@@ -17,7 +17,7 @@
 //! | `schema` | the schema and its steps |
 //! | `store` | the store, and its one connection |
 //! | `transaction` | how a transaction of ours begins and ends |
-//! | `write` | one conditional write |
+//! | `write`, `group` | one conditional write, and many together |
 //! | `read`, `list`, `cells` | what is read |
 //! | `runs` | workflow runs |
 //! | `doctor`, `probe` | what the server is like, and what it does in an experiment |
@@ -30,6 +30,7 @@ pub mod conninfo;
 pub(crate) mod doctor;
 mod error;
 pub mod faultproxy;
+mod group;
 mod health;
 pub mod here;
 pub mod line;

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use super::connect::{ConnectError, Try as Attempted, Why, connect};
 use super::conninfo::Conninfo;
 use super::error::{Fault, code, could_not, not_connected};
+use super::group::{self as many, Group};
 use super::health::{GRANT_ORIGIN, Origin};
 use super::here;
 use super::link::{Link, LinkError};
 use super::list::Listing;
-use super::read::{self, Loading};
+use super::read::{self, Loading, LoadingMany};
 use super::schema::Names;
 use super::transaction::Deadline;
 use super::write::{self, Try, Writing};
@@ -20,7 +21,7 @@ use crate::plan::workflow::RunId;
 use crate::store::runs::turns::Turns;
 use crate::store::{
     Append, Ask, BeforeCommit, BeforeRunCommit, Captured, CouldNot, End, Filter, Flow, Found,
-    Identity, Listed, Reason, Runs, Store, Stream,
+    Identity, Listed, Reason, Runs, Store, Stream, group,
 };
 
 /// A connection that was unused for so long is opened anew: what lies between (a firewall, a pooler)
@@ -106,6 +107,10 @@ pub enum Subject {
     Run(RunId),
 }
 
+fn subject(append: &Append) -> Subject {
+    Subject::Effect(append.next.key.clone())
+}
+
 /// A try that nobody knows the end of.
 struct InDoubt {
     about: Subject,
@@ -179,13 +184,9 @@ impl Postgres {
     ) -> End {
         let deadline = Deadline::new(within);
         let mut session = self.session();
-        // Another append to it means that the one before was settled, or given up.
-        session.in_doubt.retain(|doubt| doubt.about != about || doubt.write_id == write_id);
+        session.settled_before(&about, write_id);
         let (end, wrote_at) = self.try_on(&mut session, deadline, attempt);
-        if let End::Unknown(_) = &end {
-            session.in_doubt.push(InDoubt { about, write_id, wrote_at });
-        }
-        end
+        session.ended(about, write_id, end, wrote_at.as_ref())
     }
 
     /// Tries a write that is nobody's to settle.
@@ -209,14 +210,29 @@ impl Postgres {
             Ok(link) => link,
             Err(error) => return (End::NotCommitted(error), None),
         };
-        let writing = Writing {
+        let (tried, wrote_at) = attempt(&link, &self.writing(deadline));
+        let end = self.told_of(session, link, tried);
+        (end, wrote_at)
+    }
+
+    /// `None` where they have to be asked for one by one.
+    fn loading_many<'a>(&'a self, asked: &[(&'a Key, Ask)]) -> Option<LoadingMany<'a>> {
+        LoadingMany::new(&self.site.names, self.identity.store_id, asked)
+    }
+
+    fn writing(&self, deadline: Deadline) -> Writing<'_> {
+        Writing {
             names: &self.site.names,
             store_id: self.identity.store_id,
             tells_origin: self.tells_origin,
+            before_commit: self.before_commit.as_ref(),
             deadline,
-        };
-        let (tried, wrote_at) = attempt(&link, &writing);
-        let end = match tried {
+        }
+    }
+
+    /// What a try means, and what becomes of its link.
+    fn told_of(&self, session: &mut Session, link: Link, tried: Try) -> End {
+        match tried {
             Try::Landed => {
                 session.keep(link);
                 End::Landed
@@ -232,10 +248,8 @@ impl Postgres {
             // The next try is safe on any connection, and safest on one without a past.
             Try::Aborted(fault) => End::NotCommitted(self.could_not(fault)),
             Try::Unknown(fault) => End::Unknown(self.could_not(fault)),
-        };
-        (end, wrote_at)
+        }
     }
-
     /// Reads on a fresh connection, and takes nothing for read that is not of the server that was
     /// written to (CMT-9).
     pub(super) fn reread_on<T>(
@@ -275,6 +289,25 @@ impl Postgres {
 }
 
 impl Session {
+    /// Another append to it means that the one before was settled, or given up.
+    fn settled_before(&mut self, about: &Subject, write_id: WriteId) {
+        self.in_doubt.retain(|doubt| doubt.about != *about || doubt.write_id == write_id);
+    }
+
+    /// Keeps in mind where a write was made that nobody knows the end of.
+    fn ended(
+        &mut self,
+        about: Subject,
+        write_id: WriteId,
+        end: End,
+        wrote_at: Option<&Origin>,
+    ) -> End {
+        if let End::Unknown(_) = &end {
+            self.in_doubt.push(InDoubt { about, write_id, wrote_at: wrote_at.cloned() });
+        }
+        end
+    }
+
     /// The connection, if there is one that can be relied upon.
     fn kept(&mut self) -> Option<Link> {
         self.link.take().filter(|link| !link.is_dead() && self.used.elapsed() < IDLE)
@@ -293,10 +326,100 @@ impl Store for Postgres {
     }
 
     fn append(&self, append: &Append, within: Duration) -> End {
-        let about = Subject::Effect(append.next.key.clone());
-        self.write_on(about, append.next.write_id, within, |link, writing| {
-            write::append(link, append, writing, self.before_commit.as_ref())
+        self.write_on(subject(append), append.next.write_id, within, |link, writing| {
+            write::append(link, append, writing)
         })
+    }
+
+    fn load_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
+        let deadline = Deadline::new(within);
+        let Some(loading) = self.loading_many(asked) else {
+            return asked.iter().map(|(key, ask)| self.load(key, *ask, deadline.left())).collect();
+        };
+        match self.read(deadline, |link| loading.load(link, deadline)) {
+            Ok(all) => {
+                all.into_iter().map(|one| one.map_err(|fault| self.could_not(fault))).collect()
+            }
+            Err(error) => asked.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    fn append_many(&self, appends: &[&Append], within: Duration) -> Vec<End> {
+        let places = group::in_order(appends);
+        let [_, _, ..] = places.as_slice() else {
+            return group::singly(self, appends, within);
+        };
+        let deadline = Deadline::new(within);
+        let mut session = self.session();
+        let ordered: Vec<&Append> = places.iter().map(|at| appends[*at]).collect();
+        for append in &ordered {
+            session.settled_before(&subject(append), append.next.write_id);
+        }
+        let link = match session.kept().map_or_else(|| self.site.connect(deadline), Ok) {
+            Ok(link) => link,
+            Err(error) => return vec![End::NotCommitted(error); appends.len()],
+        };
+        let (matched, tried, wrote_at) =
+            match many::append(&link, &ordered, &self.writing(deadline)) {
+                Group::Tried(matched, tried, wrote_at) => (matched, tried, wrote_at),
+                Group::Apart => {
+                    session.keep(link);
+                    drop(session);
+                    return group::singly(self, appends, deadline.left());
+                }
+            };
+        let mut ends = vec![group::twice(); appends.len()];
+        let common = self.told_of(&mut session, link, tried);
+        for ((at, append), matched) in places.into_iter().zip(ordered).zip(matched) {
+            ends[at] = match matched {
+                true => session.ended(
+                    subject(append),
+                    append.next.write_id,
+                    common.clone(),
+                    wrote_at.as_ref(),
+                ),
+                false => End::Refused,
+            };
+        }
+        ends
+    }
+
+    fn reread_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
+        let deadline = Deadline::new(within);
+        let Some(loading) = self.loading_many(asked) else {
+            return asked
+                .iter()
+                .map(|(key, ask)| self.reread(key, *ask, deadline.left()))
+                .collect();
+        };
+        let mut session = self.session();
+        session.link = None;
+        let read = self.site.connect(deadline).and_then(|link| {
+            loop {
+                match loading.load_locked(&link, deadline) {
+                    Ok(read) => {
+                        session.keep(link);
+                        return Ok(read);
+                    }
+                    // Under a stricter isolation level than ours the wait for a writer ends so.
+                    Err(Fault::Link(LinkError::Server(error)))
+                        if matches!(&*error.code, "40001" | "40P01") && !deadline.passed() => {}
+                    Err(fault) => return Err(self.could_not(fault)),
+                }
+            }
+        });
+        let (all, origin) = match read {
+            Ok(read) => read,
+            Err(error) => return asked.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let told = |((key, _), found): (&(&Key, Ask), Result<Found, Fault>)| {
+            let about = Subject::Effect((*key).clone());
+            for doubt in session.in_doubt.iter().filter(|doubt| doubt.about == about) {
+                self.same_server(doubt, origin.as_ref())?;
+            }
+            found.map_err(|fault| self.could_not(fault))
+        };
+        asked.iter().zip(all).map(told).collect()
     }
 
     fn reread(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {

@@ -45,6 +45,8 @@ pub struct Writing<'a> {
     pub store_id: Uuid,
     /// Whether this role may ask which server it is.
     pub tells_origin: bool,
+    /// A stop point before COMMIT, of effects.
+    pub before_commit: Option<&'a BeforeCommit>,
     /// When it has to be over.
     pub deadline: Deadline,
 }
@@ -103,18 +105,13 @@ const OF_OUTPUT: usize = 6;
 
 /// Tries `append` once; also where it was written, as far as that is known. After
 /// [`Try::Aborted`] and [`Try::Unknown`] the link is not to be used any more.
-pub fn append(
-    link: &Link,
-    append: &Append,
-    writing: &Writing<'_>,
-    before_commit: Option<&BeforeCommit>,
-) -> (Try, Option<Origin>) {
+pub fn append(link: &Link, append: &Append, writing: &Writing<'_>) -> (Try, Option<Origin>) {
     let columns = match Columns::of(append) {
         Ok(columns) => columns,
         Err(error) => return (Try::NotCommitted(error.into()), None),
     };
     let written = write(link, append, &columns, writing);
-    let stop = before_commit.map(|stop| || stop(append));
+    let stop = writing.before_commit.map(|stop| || stop(append));
     let stop = stop.as_ref().map(|stop| stop as &dyn Fn());
     end(link, written, stop, writing)
 }
@@ -420,7 +417,8 @@ impl<'a> Values<'a> {
     }
 }
 
-fn rolled_back() -> CouldNot {
+/// The server's word that there was nothing to commit.
+pub fn rolled_back() -> CouldNot {
     CouldNot {
         reason: Reason::Unreachable,
         message: "the server answered COMMIT with ROLLBACK: nothing was written".to_owned(),
@@ -429,7 +427,7 @@ fn rolled_back() -> CouldNot {
 }
 
 /// BEGIN took no effect, so the statement behind it wrote nothing either (PGS-2).
-fn not_in_transaction() -> CouldNot {
+pub fn not_in_transaction() -> CouldNot {
     CouldNot {
         reason: Reason::Unreachable,
         message: "the server did not run the write in the transaction that was begun for it"

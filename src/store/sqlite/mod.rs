@@ -27,14 +27,14 @@ use std::time::{Duration, SystemTime};
 use rusqlite::Connection;
 
 use self::busy::Deadline;
-use self::error::{Fault, could_not};
+use self::error::{Fault, could_not, is_busy};
 use self::list::Listing;
 use self::open::{Frozen, Site};
-use self::write::Try;
+use self::write::{Group, Try};
 use super::runs::turns::Turns;
 use super::{
     Append, Ask, BeforeCommit, BeforeRunCommit, Captured, CouldNot, End, Filter, Flow, Found,
-    Identity, Listed, Reason, Runs, Store, Stream,
+    Identity, Listed, Reason, Runs, Store, Stream, group,
 };
 use crate::plan::effect::{HistoryRow, WriteId};
 use crate::plan::key::Key;
@@ -177,6 +177,35 @@ impl Sqlite {
         Ok(found)
     }
 
+    /// In one transaction, so that the lock of a reader is taken once.
+    fn load_all(
+        &self,
+        session: &mut Session,
+        asked: &[(&Key, Ask)],
+    ) -> Vec<Result<Found, CouldNot>> {
+        if let ([_] | [], _) | (_, false) = (asked, session.suspects.is_empty()) {
+            return asked.iter().map(|(key, ask)| self.load_on(session, key, *ask)).collect();
+        }
+        let read = self.read(session, |connection| {
+            let reading = connection.unchecked_transaction()?;
+            let mut all = Vec::with_capacity(asked.len());
+            for (key, ask) in asked {
+                match self.found(&reading, key, *ask) {
+                    // Not the row's fault: all of it is read again.
+                    Err(fault) if is_busy(&fault) => return Err(fault),
+                    found => all.push(found),
+                }
+            }
+            Ok(all)
+        });
+        match read {
+            Ok(all) => {
+                all.into_iter().map(|found| found.map_err(|fault| self.could_not(fault))).collect()
+            }
+            Err(error) => asked.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
     /// Tries one write, on a connection to the file that was opened. `write_id` names it where it can
     /// be looked for afterwards.
     fn write_on(
@@ -255,6 +284,66 @@ impl Store for Sqlite {
         self.write_on(&mut session, Some(append.next.write_id), |connection, deadline| {
             write::append(connection, deadline, append, self.before_commit.as_ref())
         })
+    }
+
+    fn load_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
+        let mut session = self.session(within);
+        self.load_all(&mut session, asked)
+    }
+
+    fn append_many(&self, appends: &[&Append], within: Duration) -> Vec<End> {
+        let places = group::in_order(appends);
+        let [_, _, ..] = places.as_slice() else {
+            return group::singly(self, appends, within);
+        };
+        let not_committed = |error: CouldNot| vec![End::NotCommitted(error); appends.len()];
+        if self.site.read_only {
+            return not_committed(self.site.for_reading());
+        }
+        let mut session = self.session(within);
+        if let Err(error) = self.site.still() {
+            return not_committed(error);
+        }
+        let deadline = session.deadline.clone();
+        let opening = match session.connection.take() {
+            Some(opening) => opening,
+            None => match deadline.insist(|| self.site.connect(&deadline)) {
+                Ok(opening) => opening,
+                Err(fault) => return not_committed(self.could_not(fault)),
+            },
+        };
+        let ordered: Vec<&Append> = places.iter().map(|at| appends[*at]).collect();
+        let stop = self.before_commit.as_ref();
+        let tried = write::append_group(&opening.connection, &deadline, &ordered, stop);
+        if opening.connection.is_autocommit() {
+            session.connection = Some(opening);
+        }
+        let (matched, tried) = match tried {
+            Group::Tried(matched, tried) => (matched, tried),
+            Group::NotBegun(fault) => return not_committed(self.could_not(fault)),
+            Group::Apart => {
+                let left = deadline.left();
+                drop(session);
+                return group::singly(self, appends, left);
+            }
+        };
+        let mut ends = vec![group::twice(); appends.len()];
+        let common = self.told(tried);
+        for ((at, append), matched) in places.into_iter().zip(ordered).zip(matched) {
+            ends[at] = match matched {
+                true => session.ended(append.next.write_id, common.clone()),
+                false => End::Refused,
+            };
+        }
+        ends
+    }
+
+    fn reread_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
+        let mut session = self.session(within);
+        match self.renew(&mut session) {
+            Ok(()) => self.load_all(&mut session, asked),
+            Err(error) => asked.iter().map(|_| Err(error.clone())).collect(),
+        }
     }
 
     fn reread(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {

@@ -13,6 +13,7 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("a reservation, a begin and a renewal wake nobody", in_flight),
     ("an effect of no run, or of one that is not there, wakes nobody", no_run),
     ("an append that is refused wakes nobody", refused_wakes_nobody),
+    ("effects that are written together wake their runs", together),
     ("a reserve holds only while its dispatch is there", held_to_its_dispatch),
     ("a dispatch is not withdrawn once its effect was reserved", withdrawn),
     ("a tick loads effects and the outputs that replay would print", loaded),
@@ -23,13 +24,12 @@ impl Desk<'_> {
         let found = self.store.load(key, Ask::Nothing, WITHIN).map_err(|e| e.to_string())?;
         let events: Vec<Event> = events
             .iter()
-            .map(|event| match event {
-                Event::Reserved(reserved) => {
-                    let mut reserved = reserved.clone();
+            .map(|event| {
+                let mut event = event.clone();
+                if let Event::Reserved(reserved) = &mut event {
                     reserved.run_id = run.map(|run| run.as_str().to_owned());
-                    Event::Reserved(reserved)
                 }
-                other => other.clone(),
+                event
             })
             .collect();
         fold_effect(key, &found, &events)
@@ -125,6 +125,41 @@ fn refused_wakes_nobody(store: &dyn Store) -> Result<(), String> {
     }
     ended(desk.store.append(&stale, WITHIN), &End::Refused)?;
     same(&desk.woken(&run)?, &Vec::new(), "wakeups")
+}
+
+fn together(store: &dyn Store) -> Result<(), String> {
+    // WFL-10: whether or not others of the group are of no run, are refused, or go on.
+    let desk = Desk::new(store)?;
+    let (run, other) = (desk.started("r")?.id, desk.started("other")?.id);
+    let now = desk.now()?;
+    let whole = [reserved(1, now), began(now), committed()];
+    let mut group = Vec::new();
+    for (node, of) in [("a", Some(&run)), ("b", Some(&other)), ("c", None), ("d", Some(&run))] {
+        group.push(desk.effect(&desk.key(&run, node)?, &whole, of)?);
+    }
+    group.push(desk.effect(&desk.key(&run, "e")?, &whole[..2], Some(&run))?);
+    let stale = desk.effect(&desk.key(&run, "f")?, &whole, Some(&run))?;
+    desk.write(&desk.effect(&desk.key(&run, "f")?, &whole[..1], Some(&run))?)?;
+    group.push(stale);
+    let dispatch = desk.dispatch_of(&run, "g")?;
+    let mut held = desk.effect(&desk.key(&run, "g")?, &whole[..1], Some(&run))?;
+    held.dispatch = Some(dispatch.clone());
+    let mut never = desk.effect(&desk.key(&run, "h")?, &whole[..1], Some(&run))?;
+    never.dispatch = Some(DispatchRef { put_id: WriteId(draw()?), ..dispatch });
+    let ends = |group: &[Append]| {
+        let group: Vec<&Append> = group.iter().collect();
+        desk.store.append_many(&group, WITHIN)
+    };
+    let landed = |count: usize| vec![End::Landed; count];
+    same(&ends(&group), &[landed(5), vec![End::Refused]].concat(), "the group's ends")?;
+    let keys = |nodes: &[&str]| nodes.iter().map(|node| format!("{run}/{node}/3")).collect();
+    same(&desk.woken(&run)?, &keys(&["a", "d"]), "the run")?;
+    same(&desk.woken(&other)?, &keys(&["b"]), "the other")?;
+    // Reserves by dispatches, in one group with others.
+    let more = desk.effect(&desk.key(&run, "i")?, &whole, Some(&run))?;
+    let wanted = vec![End::Landed, End::Refused, End::Landed];
+    same(&ends(&[held, never, more]), &wanted, "with dispatches")?;
+    same(&desk.woken(&run)?, &keys(&["a", "d", "i"]), "the run then")
 }
 
 fn held_to_its_dispatch(store: &dyn Store) -> Result<(), String> {

@@ -56,6 +56,18 @@ pub fn of_effect(append: &Append, last: usize) -> (String, &'static str, String)
     (dispatched, held, woken)
 }
 
+/// What wakes the runs of a group of appends (WFL-10), from its rows as they were `given` and the keys
+/// that were `written`.
+pub fn wake_all() -> String {
+    let from =
+        format!("g.effect_key || '/' || g.record_version, g.write_id, {CLOCK}, {CLOCK}, 0, 0,");
+    PUT_WAKEUP.replace(":from", &from).replace(":behind", "given g,").replace(
+        ":run",
+        "g.run_id AND g.state NOT IN ('reserved', 'executing') \
+         AND g.effect_key IN (SELECT effect_key FROM written)",
+    )
+}
+
 /// The values of those parameters.
 pub struct OfEffect<'a> {
     wake_key: Option<String>,
