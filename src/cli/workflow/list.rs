@@ -1,5 +1,5 @@
 //! `ctrlrun workflow list`: the runs of a store.
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 
 use clap::Args;
 use ctrlrun::plan::time::Timestamp;
@@ -60,6 +60,7 @@ pub fn list(args: &ListArgs, global: &Global) -> Result<Exit, CliError> {
     let mut out = if global.json { Answer::plain() } else { Answer::styled() };
     let (mut shown, mut unreadable, mut is_cut) = (0_u64, 0_u64, false);
     let mut wrong = None;
+    let mut rows = Rows::default();
     let mut each = |listed| {
         let (run, now) = match listed {
             ListedRun::Unreadable { run, why } => {
@@ -77,10 +78,7 @@ pub fn list(args: &ListArgs, global: &Global) -> Result<Exit, CliError> {
             if global.json {
                 return writeln!(out, "{}", object::of(&run, None, &[], &opened.place));
             }
-            if shown == 0 {
-                writeln!(out, "{}", row(["RUN", "WORKFLOW", "STATUS", "DONE", "AGE", "WHY"]))?;
-            }
-            writeln!(out, "{}", line(&run, now))
+            rows.take(cells(&run, now), out)
         });
         shown += 1;
         match written {
@@ -93,6 +91,7 @@ pub fn list(args: &ListArgs, global: &Global) -> Result<Exit, CliError> {
         }
     };
     let listed = opened.store.runs().list_runs(&filter, &mut each, opened.within);
+    out.put(|out| rows.flush(out))?;
     out.end()?;
     if let Some(error) = wrong {
         return Err(error);
@@ -106,32 +105,68 @@ pub fn list(args: &ListArgs, global: &Global) -> Result<Exit, CliError> {
     Ok(if unreadable > 0 { Kind::Internal.exit() } else { Exit::OK })
 }
 
-fn line(run: &Run, now: Timestamp) -> String {
+type Cells = [String; 6];
+
+fn cells(run: &Run, now: Timestamp) -> Cells {
     let done = run.progress.nodes.values().filter(|node| node.state.is_done()).count();
-    let done = format!("{done}/{}", run.progress.nodes.len());
-    row([
-        &clean(run.id.as_str()),
-        run.workflow.as_str(),
-        run.status.name(),
-        &done,
-        &age(now.since(run.updated_at)),
-        &clean(run.reason.as_deref().unwrap_or("")),
-    ])
+    [
+        clean(run.id.as_str()).into_owned(),
+        run.workflow.as_str().to_owned(),
+        run.status.name().to_owned(),
+        format!("{done}/{}", run.progress.nodes.len()),
+        age(now.since(run.updated_at)),
+        clean(run.reason.as_deref().unwrap_or("")).into_owned(),
+    ]
 }
 
-/// One row; a column that is too narrow gives way, and the last is cut at the terminal's edge.
-fn row(cells: [&str; 6]) -> String {
-    const WIDTHS: [usize; 5] = [24, 14, 10, 6, 6];
+/// Rows that the columns' widths are taken from before the first is printed.
+const MEASURED: usize = 256;
+
+/// The table as it is printed: as it comes, but for the first rows.
+#[derive(Default)]
+struct Rows {
+    waiting: Vec<Cells>,
+    widths: Option<[usize; 5]>,
+}
+
+impl Rows {
+    fn take(&mut self, cells: Cells, out: &mut dyn Write) -> io::Result<()> {
+        if let Some(widths) = self.widths {
+            return writeln!(out, "{}", row(&cells, widths));
+        }
+        self.waiting.push(cells);
+        if self.waiting.len() < MEASURED { Ok(()) } else { self.flush(out) }
+    }
+
+    fn flush(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let head = ["RUN", "WORKFLOW", "STATUS", "DONE", "AGE", "WHY"].map(str::to_owned);
+        let waiting = std::mem::take(&mut self.waiting);
+        let mut widths = [0; 5];
+        for cells in waiting.iter().chain([&head]) {
+            for (widest, cell) in widths.iter_mut().zip(cells) {
+                *widest = width(cell).max(*widest);
+            }
+        }
+        self.widths = Some(widths);
+        std::iter::once(&head)
+            .chain(&waiting)
+            .try_for_each(|cells| writeln!(out, "{}", row(cells, widths)))
+    }
+}
+
+/// One row; it is cut at the terminal's edge.
+fn row(cells: &Cells, widths: [usize; 5]) -> String {
     let mut text = String::new();
-    for (cell, wide) in cells.iter().zip(WIDTHS) {
+    for (cell, wide) in cells.iter().zip(widths) {
         text.push_str(cell);
         text.push_str(&" ".repeat(wide.saturating_sub(width(cell)) + 2));
     }
-    text.push_str(cells[5]);
+    text.push_str(&cells[5]);
     match columns() {
-        Some(columns) => cut(&text, columns).into_owned(),
-        None => text,
+        Some(columns) => cut(text.trim_end(), columns).into_owned(),
+        None => text.trim_end().to_owned(),
     }
-    .trim_end()
-    .to_owned()
 }

@@ -80,7 +80,7 @@ pub fn status(args: &StatusArgs, global: &Global) -> Result<Exit, CliError> {
         if !live || loaded.run.status.is_end() || there == Reader::Gone {
             return Ok(Exit::OK);
         }
-        drawn = lines.len();
+        drawn = lines.iter().map(|line| rows(line)).sum();
         std::thread::sleep(EVERY);
         loaded = look()?;
     }
@@ -134,6 +134,13 @@ fn table(loaded: &Loaded, opened: &Opened) -> Vec<String> {
         Some(_) | None => line,
     };
     lines.into_iter().map(too_wide).collect()
+}
+
+/// How many rows of the terminal a line takes: one that is longer than the terminal is wide goes on
+/// in the next.
+fn rows(line: &str) -> usize {
+    let plain = anstream::adapter::strip_str(line).to_string();
+    columns().map_or(1, |columns| width(&plain).div_ceil(columns.max(1)).max(1))
 }
 
 fn order(loaded: &Loaded) -> Vec<&Name> {

@@ -1,6 +1,8 @@
 //! `ctrlrun workflow work`, and the end of `run`: what ticks runs and runs their nodes.
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use ctrlrun::drive::spool::Spool;
@@ -26,6 +28,9 @@ use crate::cli::spooled;
 use crate::cli::terminal::{answer, say};
 use crate::cli::values;
 
+/// How often the same trouble of the store is told.
+const SAID_EVERY: Duration = Duration::from_secs(10);
+
 /// The most connections of one process.
 const STORES_MAX: usize = 8;
 
@@ -37,7 +42,7 @@ pub struct Jobs {
     pub jobs: u16,
     /// How soon what a dead worker had is given to another
     #[arg(long, value_name = "DUR", default_value = "30s", value_parser = values::some_time)]
-    pub hold: std::time::Duration,
+    pub hold: Duration,
 }
 
 /// See the help of `work`.
@@ -137,7 +142,7 @@ fn drive(
     let settings = Settings {
         ran_on: ran_on(),
         capture: capture(global),
-        kill_after: std::time::Duration::from_secs(10),
+        kill_after: Duration::from_secs(10),
         outcome_dir: outcome_dir(),
         store_timeout: global.store_timeout,
         store_made: made(opened),
@@ -145,7 +150,19 @@ fn drive(
     let counters = Counters::default();
     let pace = Pace::default();
     let told_to_stop = || ending(&signals).is_some();
+    let said: Mutex<Option<(String, Instant)>> = Mutex::new(None);
     let tell = |told: &Told<'_>| {
+        if let Told::CouldNot(_, error) = told {
+            // A store that is away is asked again and again; that is told now and then.
+            let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+            let same = |(text, at): &(String, Instant)| {
+                *text == error.message && at.elapsed() < SAID_EVERY
+            };
+            if said.as_ref().is_some_and(same) {
+                return;
+            }
+            *said = Some((error.message.clone(), Instant::now()));
+        }
         // How the one run ended is told at the end, with what to type next.
         if !matches!(told, Told::Ticked(_, now) if of.to_the_end && needs_no_more(now)) {
             tell(told, opened, global);

@@ -19,6 +19,9 @@ use crate::plan::workflow::fill::{Filled, fill};
 use crate::plan::workflow::tick::Loaded;
 use crate::plan::workflow::{Definition, Dispatch, NodeState, RunSpec, What};
 
+/// How often an effect is looked at that others than the run hold.
+const STRANGER_EVERY: Duration = Duration::from_secs(5);
+
 /// With what nodes are run.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -130,9 +133,11 @@ fn contend(
         State::Reserved { lease_expires_at } | State::Executing { lease_expires_at }
             if !record.is_lapsed(now) =>
         {
-            // Somebody is at it. Again when its lease could have ended.
-            let after = lease_expires_at.since(now).saturating_add(Duration::from_millis(50));
-            put_off(of, dispatch, claim, after);
+            // Somebody is at it. Again when its lease could have ended; of one that others than this
+            // run hold, and whose end wakes nobody here, sooner.
+            let lapse = lease_expires_at.since(now).saturating_add(Duration::from_millis(50));
+            let ours = record.run_id.as_deref() == Some(dispatch.id.run.as_str());
+            put_off(of, dispatch, claim, if ours { lapse } else { lapse.min(STRANGER_EVERY) });
             Came::Held
         }
         State::Reserved { .. } | State::Executing { .. } => {

@@ -3,6 +3,7 @@
 //! One thread at a time asks the store for work; the others wait for it to find some. A thread that
 //! has run a node ticks its run at once, and takes what that tick dispatches for itself and for
 //! threads that wait: a run that goes through one process needs no queue.
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -34,6 +35,10 @@ const WATCH_EVERY: Duration = Duration::from_secs(60);
 
 /// How often the spool is looked at.
 const DELIVER_EVERY: Duration = Duration::from_secs(10);
+
+/// How many nodes a thread runs at most without asking the queue, which shares out fairly: a run of a
+/// thousand nodes, one behind the other, must not keep others waiting to its end.
+const IN_A_ROW_MAX: u32 = 8;
 
 /// What a worker works with.
 pub struct Worker<'a> {
@@ -133,6 +138,7 @@ impl Worker<'_> {
                     found: &found,
                     at_work: &at_work,
                     stop: &stop,
+                    in_a_row: Cell::new(0),
                 };
                 scope.spawn(move || crew.work());
             }
@@ -154,6 +160,8 @@ struct Hand<'w> {
     found: &'w Condvar,
     at_work: &'w AtomicUsize,
     stop: &'w AtomicBool,
+    /// How many nodes this thread has run since it last asked the queue.
+    in_a_row: Cell<u32>,
 }
 
 impl Hand<'_> {
@@ -226,6 +234,7 @@ impl Hand<'_> {
             shared.is_asking = false;
             match asked {
                 Asked::Dispatch(dispatch, claim) => {
+                    self.in_a_row.set(0);
                     shared.poll = POLL_FIRST;
                     self.found.notify_one();
                     return Some((dispatch, claim));
@@ -369,7 +378,9 @@ impl Hand<'_> {
 
     /// What this tick may take for us: one for this thread, and one for each that waits.
     fn keep(&self) -> Option<Keep> {
-        if self.stopping() {
+        self.in_a_row.set(self.in_a_row.get().saturating_add(1));
+        let has_had_its_turn = self.of.only.is_none() && self.in_a_row.get() > IN_A_ROW_MAX;
+        if self.stopping() || has_had_its_turn {
             return None;
         }
         let shared = lock(self.shared);
