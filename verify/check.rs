@@ -32,7 +32,9 @@ pub fn violations(evidence: &Evidence) -> Vec<String> {
     let mut stands = Stands::New;
     let mut attempt = 0;
     let mut lease = Timestamp(0);
-    for (row, expected) in history.iter().zip(1..) {
+    // A new key's first attempt and first revision are one number, above all that was forgotten (OPS-5).
+    let first = history.first().map_or(1, |row| row.attempt);
+    for (row, expected) in history.iter().zip(first..) {
         if row.revision != expected {
             wrong.push(format!("revision {} stands where {expected} should (HIS-1)", row.revision));
         }
