@@ -11,6 +11,7 @@
 //! | [`execute`], [`ledger`] | the command that they run, and what it leaves outside of the store |
 //! | [`rig`], [`broken`] | what is done on purpose inside a worker, on a scratch store only |
 //! | [`self_test`] | the catalogue against broken stores |
+//! | [`soak`] | operations for hours, with faults that are written down before they happen |
 //! | [`report`] | what came of it, as values |
 pub mod bench;
 pub mod broken;
@@ -44,6 +45,7 @@ pub mod rig;
 pub mod scratch;
 mod seed;
 pub mod self_test;
+pub mod soak;
 mod worker;
 
 use std::path::Path;
@@ -133,14 +135,14 @@ pub fn run(
     let bench = Bench::new(binary.to_owned(), made.scratch, ask.sizes, ask.seed, None)
         .with_progress(Box::new(move || rounds(Progress::Round)));
     let store = bench.scratch().kind();
-    let lines = watched(&bench, ask, || all(&bench, &ask.only, tell.as_ref()))?;
+    let lines = watched(&bench, ask.is_stopped.as_ref(), || all(&bench, &ask.only, tell.as_ref()))?;
     Ok(Report { store, seed: ask.seed, lines, duration: started.elapsed() })
 }
 
 /// Runs `work`, while the scratch store is kept alive and signals are looked for.
 fn watched<T: Send>(
     bench: &Bench,
-    ask: &Ask,
+    is_stopped: &(dyn Fn() -> bool + Send + Sync),
     work: impl FnOnce() -> Result<T, Trouble> + Send,
 ) -> Result<T, Trouble> {
     let over = AtomicBool::new(false);
@@ -148,7 +150,7 @@ fn watched<T: Send>(
         scope.spawn(|| {
             let mut beat = Instant::now();
             while !over.load(Ordering::Relaxed) {
-                if (ask.is_stopped)() {
+                if is_stopped() {
                     bench.stop();
                 }
                 if beat.elapsed() >= BEAT {

@@ -105,8 +105,13 @@ fn ours(store: &Arc<dyn Store>, prefix: &str, effects: usize) -> Outcome<f64> {
         labels: Labels::new(),
     };
     let make = || -> Box<dyn Nursery> { Box::new(Nobody::default()) };
-    let tools =
-        Tools { store: Arc::clone(store), spool: None, signals: None, nursery: Some(&make) };
+    let tools = Tools {
+        store: Arc::clone(store),
+        spool: None,
+        journal: None,
+        signals: None,
+        nursery: Some(&make),
+    };
     let of = prefix.to_owned();
     let items = (0..effects).map(move |number| Ok::<_, String>(item(&of, number)));
     let began = Instant::now();

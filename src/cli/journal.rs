@@ -6,7 +6,6 @@ use ctrlrun::drive::journal::Journal;
 use ctrlrun::drive::remember::{Failed, Forgotten, Tally, forgotten};
 use ctrlrun::plan::effect::State;
 use ctrlrun::plan::journal::{Judged, What, Word, taken_for};
-use ctrlrun::plan::key::Key;
 use ctrlrun::store::Store;
 use ctrlrun::store::check::Check;
 use nix::unistd::{AccessFlags, access};
@@ -19,18 +18,18 @@ use super::render::shell::{line, quote, store_flag};
 use super::render::text::{clean, count, number, size};
 use super::which::Place;
 
-/// The journal of the configuration, before anything is reserved.
+/// The journal of the configuration, before anything of `what` is reserved.
 ///
 /// # Errors
 /// 69: it cannot be written to (AFT-3).
-pub fn open(global: &Global, key: &Key) -> Result<Option<Journal>, CliError> {
+pub fn open(global: &Global, what: &str) -> Result<Option<Journal>, CliError> {
     let Some(path) = &global.settings.journal else {
         return Ok(None);
     };
     Journal::open(path).map(Some).map_err(|error| {
         let words = format!(
             "{}: refused, nothing was run: the journal {} cannot be written",
-            clean(key.as_str()),
+            clean(what),
             clean(&path.to_string_lossy())
         );
         let folder = path.parent().filter(|folder| !folder.is_dir());

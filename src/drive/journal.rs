@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 
-use crate::plan::attempt::{NotRecorded, Outcome};
+use crate::plan::attempt::{Attempt, NotRecorded, Outcome, Report};
 use crate::plan::effect::{Holder, RanOn};
 use crate::plan::journal::{Began, Line, Settled, Stored, What, Word};
 use crate::plan::key::{Fingerprint, Key, idempotency_key};
@@ -59,6 +59,42 @@ impl Journal {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// [`Journal::began`] for the attempt of a machine that was told to start its child.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn begins(
+        &self,
+        identity: &Identity,
+        machine: &Attempt,
+        holder: Holder,
+        proven_failures: u64,
+    ) -> io::Result<()> {
+        let (fingerprint, ran_on) = machine.evidence();
+        let (key, attempt_id) = (machine.key(), machine.attempt_id());
+        let of = Beginning { key, holder, attempt_id, proven_failures, fingerprint, ran_on };
+        self.began(identity, of)
+    }
+
+    /// [`Journal::settled`], whatever comes of it: the outcome stands, here or in the store, whether or
+    /// not this can be written (AFT-4). What went wrong is told to `problems`.
+    pub fn settles(
+        &self,
+        identity: &Identity,
+        key: &Key,
+        holder: Holder,
+        report: &Report,
+        problems: &mut Vec<String>,
+    ) {
+        let spooled = matches!(report.spooled, Some(Ok(())));
+        if let Err(error) = self.settled(identity, key, holder, &report.result, spooled) {
+            let path = self.path.display();
+            problems.push(format!(
+                "warning: the journal {path} cannot be written: {error}: this outcome is not in it"
+            ));
+        }
     }
 
     /// Says, durably, that an attempt begins (AFT-2).

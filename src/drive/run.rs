@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::handle::{Performed, drive, perform};
 use super::host;
-use super::journal::{Beginning, Journal};
+use super::journal::Journal;
 use super::persist::ending;
 use super::spool::Spool;
 use crate::exec::{
@@ -265,27 +265,16 @@ impl Performer<'_, '_> {
         let Some(journal) = self.tools.journal else {
             return Ok(());
         };
-        let (fingerprint, ran_on) = self.machine.evidence();
-        let (key, attempt_id) = (self.machine.key(), self.machine.attempt_id());
-        let of = Beginning { key, holder, attempt_id, proven_failures, fingerprint, ran_on };
-        journal.began(self.tools.store.identity(), of)?;
+        let identity = self.tools.store.identity();
+        journal.begins(identity, &self.machine, holder, proven_failures)?;
         self.journaled = Some(holder);
         Ok(())
     }
 
-    /// The outcome stands, here or in the store, whether or not this can be written (AFT-4).
     fn journal_settle(&mut self, report: &Report) {
-        let (Some(journal), Some(holder)) = (self.tools.journal, self.journaled) else {
-            return;
-        };
-        let spooled = matches!(report.spooled, Some(Ok(())));
-        let identity = self.tools.store.identity();
-        let key = self.machine.key();
-        if let Err(error) = journal.settled(identity, key, holder, &report.result, spooled) {
-            let path = journal.path().display();
-            self.problems.push(format!(
-                "warning: the journal {path} cannot be written: {error}: this outcome is not in it"
-            ));
+        if let (Some(journal), Some(holder)) = (self.tools.journal, self.journaled) {
+            let (identity, key) = (self.tools.store.identity(), self.machine.key());
+            journal.settles(identity, key, holder, report, &mut self.problems);
         }
     }
 

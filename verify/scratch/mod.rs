@@ -47,8 +47,31 @@ pub trait Scratch: Send + Sync {
     /// What stood in the way of making them so.
     fn sick(&self) -> Result<Vec<Sick>, String>;
 
+    /// What the store holds now, in numbers.
+    ///
+    /// # Errors
+    /// What stood in the way.
+    fn held(&self) -> Result<Held, String>;
+
     /// Why a guarantee cannot be shown on this kind of store.
     fn not_applicable(&self, id: &str) -> Option<&'static str>;
+}
+
+/// What a store holds, in numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Records.
+    pub effects: u64,
+    /// Events.
+    pub history: u64,
+    /// Stored streams of output.
+    pub outputs: u64,
+    /// The store's own room, in bytes, without its log.
+    pub bytes: u64,
+    /// Its log, in bytes, where it can be told.
+    pub log: Option<u64>,
+    /// Connections of this role to it, where there are such.
+    pub connections: Option<u64>,
 }
 
 /// A store that cannot be used.

@@ -12,7 +12,7 @@ use ctrlrun::store::{CouldNot, Location, Mode, Options, open};
 use rusqlite::{Connection, params};
 
 use super::directory::{Directory, leftovers};
-use super::{Made, Scratch, Sick, Unusable};
+use super::{Held, Made, Scratch, Sick, Unusable};
 
 /// The longest that making the store may wait.
 const WITHIN: Duration = Duration::from_secs(20);
@@ -181,6 +181,29 @@ impl Scratch for SqliteScratch {
         all.push(rigged("out of reach at the load", "load:1-:fail", &failing));
         all.push(rigged("out of reach at the write", "append:1-:fail", &failing));
         Ok(all)
+    }
+
+    fn held(&self) -> Result<Held, String> {
+        let sql = "SELECT (SELECT count(*) FROM effects), (SELECT count(*) FROM history),
+                     (SELECT count(*) FROM output)";
+        let counts = self.connect()?.query_row(sql, [], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+        });
+        let (effects, history, outputs) = counts.map_err(|error| error.to_string())?;
+        let count = |counted| u64::try_from(counted).unwrap_or(0);
+        let size = |suffix: &str| {
+            let path = format!("{}{suffix}", self.path().display());
+            // There is no log between two users of the store.
+            fs::metadata(path).map_or(0, |found| found.len())
+        };
+        Ok(Held {
+            effects: count(effects),
+            history: count(history),
+            outputs: count(outputs),
+            bytes: size(""),
+            log: Some(size("-wal")),
+            connections: None,
+        })
     }
 
     fn not_applicable(&self, _id: &str) -> Option<&'static str> {

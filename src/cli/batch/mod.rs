@@ -46,6 +46,7 @@ use tally::{Came, Tally};
 use super::Global;
 use super::access::{Opened, for_running};
 use super::error::{CliError, Exit, Hint, Kind};
+use super::journal;
 use super::render::shell::{quote, store_flag};
 use super::render::text::clean;
 use super::run::request::{Asked, ran_on};
@@ -72,6 +73,7 @@ pub fn batch(args: &BatchArgs, global: &Global) -> Result<Exit, CliError> {
         stop::arm(&point.to_string_lossy());
     }
     let signals = Signals::install().map_err(|error| CliError::no_signals(&error))?;
+    let journal = journal::open(global, &source.name())?;
     let opened = for_running(global)?;
     let spool = Spool::find(&spooled::candidates(global), opened.store.identity().store_id);
     let barred = barred(&opened, spool.as_ref(), global);
@@ -110,6 +112,7 @@ pub fn batch(args: &BatchArgs, global: &Global) -> Result<Exit, CliError> {
     let tools = Tools {
         store: Arc::clone(&opened.store),
         spool: spool.as_ref(),
+        journal: journal.as_ref(),
         signals: Some(&signals),
         nursery: None,
     };
@@ -313,7 +316,7 @@ impl Teller<'_> {
                 None => {}
             }
         });
-        self.report.line(ended, told.as_ref(), self.opened);
+        self.report.line(ended, told.as_ref(), self.opened, self.global);
     }
 
     fn words(&self, ended: &Ended) -> CliError {

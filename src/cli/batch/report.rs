@@ -11,6 +11,7 @@ use super::BatchArgs;
 use crate::cli::Global;
 use crate::cli::access::Opened;
 use crate::cli::error::CliError;
+use crate::cli::hooks::Hook;
 use crate::cli::run::report::{object, open, refused};
 use crate::cli::terminal::say;
 
@@ -29,15 +30,28 @@ impl Report {
 
     /// Writes what came of one line. What was run is run: a report that cannot be written is only
     /// told, once.
-    pub fn line(&mut self, ended: &Ended, told: Option<&CliError>, opened: &Opened) {
-        let Some(file) = &mut self.0 else {
+    pub fn line(
+        &mut self,
+        ended: &Ended,
+        told: Option<&CliError>,
+        opened: &Opened,
+        global: &Global,
+    ) {
+        let hook = Hook::after(&ended.ran, global);
+        if self.0.is_none() && hook.is_none() {
             return;
-        };
-        let line = line(ended, told, opened);
+        }
+        let line = line(ended, told, opened).to_string();
         // Each line at once: whoever follows the file sees it, and a crash loses none.
-        if let Err(error) = writeln!(file, "{line}").and_then(|()| file.flush()) {
+        if let Some(file) = &mut self.0
+            && let Err(error) = writeln!(file, "{line}").and_then(|()| file.flush())
+        {
             say(&format!("warning: the report cannot be written: {error}"));
             self.0 = None;
+        }
+        // The children of other lines go on meanwhile; what came of them is told after it (AFT-8).
+        if let Some(hook) = hook {
+            hook.run(&format!("{line}\n"), global);
         }
     }
 }

@@ -153,7 +153,7 @@ fn try_go(args: &mut RunArgs, global: &Global, report: &mut Report) -> Result<En
              take will be told here only",
         ),
     }
-    let journal = journal::open(global, &asked.key)?;
+    let journal = journal::open(global, asked.key.as_str())?;
     let lost = |record: Option<&Record>| global.note(&tell::lost(&asked, record));
     let kept = |undelivered: &Undelivered, spooled: bool| {
         global.note(&tell::trying(&asked, undelivered, spooled));

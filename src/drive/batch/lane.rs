@@ -50,6 +50,10 @@ pub struct Lane {
     pub reserves: bool,
     /// When the last load was asked for.
     pub asked: Moment,
+    /// Whose begin the journal has.
+    pub journaled: Option<Holder>,
+    /// The journal could not be written to, so nothing was started.
+    pub unjournaled: bool,
     /// The renewal beside the child.
     pub renewal: Option<Handle>,
     /// Whether the machine waits for the child's end, and until when.
@@ -99,6 +103,8 @@ impl Lane {
             starts: None,
             reserves: false,
             asked: Moment(0),
+            journaled: None,
+            unjournaled: false,
             renewal: None,
             watches: None,
             pause: None,

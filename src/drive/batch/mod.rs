@@ -32,6 +32,7 @@ use self::shard::{Message, Shard};
 use crate::drive::bus::Bus;
 use crate::drive::bus::mailbox::Mailbox;
 use crate::drive::bus::route::shard_of;
+use crate::drive::journal::Journal;
 use crate::drive::run::{Ran, captured};
 use crate::drive::spool::Spool;
 use crate::exec::{ChildEnd, Signals};
@@ -154,6 +155,8 @@ pub struct Tools<'a> {
     pub store: Arc<dyn Store>,
     /// Where outcomes go that it cannot take.
     pub spool: Option<&'a Spool>,
+    /// The journal that every begin and settlement is written to.
+    pub journal: Option<&'a Journal>,
     /// Signals that stop it: once so that it drains, twice so that it ends.
     pub signals: Option<&'a Signals>,
     /// What starts children instead of the real thing.
@@ -260,7 +263,9 @@ pub fn run<E: Send + 'static>(
                 post: Arc::clone(&post),
                 bus: bus.sender(),
                 scratch,
+                identity: tools.store.identity().clone(),
                 spool: tools.spool,
+                journal: tools.journal,
                 gate: &gate,
                 nursery: match tools.nursery {
                     Some(make) => make(),

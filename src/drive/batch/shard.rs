@@ -15,6 +15,7 @@ use super::{Ended, Event, Item, Settings};
 use crate::drive::bus::mailbox::{Mailbox, Taken};
 use crate::drive::bus::{Ask, Sender};
 use crate::drive::host;
+use crate::drive::journal::Journal;
 use crate::drive::run::{self, Ran};
 use crate::drive::spool::Spool;
 use crate::exec::{ChildEnd, NotStarted, OutcomeFile};
@@ -23,6 +24,7 @@ use crate::plan::effect::{Holder, State};
 use crate::plan::key::Key;
 use crate::plan::protocol::{Done, End, Input, Known, Step};
 use crate::plan::time::Moment;
+use crate::store::Identity;
 use crate::store::stop::{self, Point};
 
 /// Said of a child that we ended.
@@ -78,8 +80,12 @@ pub struct Shard<'a> {
     pub bus: Sender,
     /// Whether it is a scratch store.
     pub scratch: bool,
+    /// Which store it is.
+    pub identity: Identity,
     /// Outcomes that it cannot take.
     pub spool: Option<&'a Spool>,
+    /// The journal.
+    pub journal: Option<&'a Journal>,
     /// Who may go on.
     pub gate: &'a Gate,
     /// The children.
@@ -295,6 +301,16 @@ impl Shard<'_> {
                 return Some(Came::NotStarted { detail });
             }
         };
+        let (holder, proven_failures, _) = granted;
+        if let (Some(journal), Some(attempt)) = (self.journal, &lane.attempt) {
+            if let Err(error) = journal.begins(&self.identity, attempt, holder, proven_failures) {
+                lane.unjournaled = true;
+                let detail =
+                    format!("could not be started: the journal cannot be written: {error}");
+                return Some(Came::NotStarted { detail });
+            }
+            lane.journaled = Some(holder);
+        }
         lane.said = Some(said);
         stop::here(Point::AfterBegin, self.scratch);
         let started = self.nursery.start(number, line);
@@ -398,6 +414,10 @@ impl Shard<'_> {
         stop::here(Point::AfterSettle, self.scratch);
         self.frees_place(number, None);
         let Some(mut lane) = self.lanes.remove(&number) else { return };
+        if let (Some(journal), Some(holder)) = (self.journal, lane.journaled.take()) {
+            let key = &lane.item.key;
+            journal.settles(&self.identity, key, holder, &report, &mut lane.problems);
+        }
         let never_started = !report.ran && matches!(report.result, Outcome::Settled { .. });
         match lane.given_back {
             Some(GivenBack::NoPlace) if never_started && self.gate.stopped() == Stop::No => {
@@ -413,6 +433,7 @@ impl Shard<'_> {
                     report,
                     child: lane.end.take(),
                     not_started: lane.not_started.take(),
+                    unjournaled: lane.unjournaled,
                     problems: std::mem::take(&mut lane.problems),
                 };
                 let shown = lane.shown.take();
