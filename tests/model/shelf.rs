@@ -9,9 +9,10 @@ use ctrlrun::plan::protocol::Step;
 use ctrlrun::plan::time::Timestamp;
 use ctrlrun::store::{
     Append, Ask, Captured, CouldNot, Cut, End, Filter, Flow, Found, Identity, Listed, Pruned,
-    Reason, Stats, Store, Stream, Walked,
+    Reason, Runs, Stats, Store, Stream, Walked,
 };
 
+use crate::unasked::Unasked;
 use crate::verify::broken::{Break, Broken, Memory};
 
 /// What is stored of one key.
@@ -241,6 +242,10 @@ impl Store for Shelf {
 
     fn stats(&self, _: Duration) -> Result<Stats, CouldNot> {
         Ok(Stats::default())
+    }
+
+    fn runs(&self) -> &dyn Runs {
+        &Unasked
     }
 
     fn identity(&self) -> &Identity {

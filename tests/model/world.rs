@@ -336,6 +336,7 @@ pub fn order(
         not_executed: NotExecuted::parse("6").unwrap_or_default(),
         store_timeout: PATIENCE,
         outcome_id: OutcomeId(Uuid::from_u128(u128::from(name))),
+        dispatch: None,
         guess: opened
             .filter(|_| asked == Asked::Guessing)
             .map(|Opened { floor, now }| Known::absent(floor, now, moment_of(now), moment_of(now))),

@@ -6,6 +6,7 @@
 //! | [`graph`] | a drawing of it |
 //! | [`begin`] | `start` and `run`: a run that is there already, or by another definition |
 //! | [`work`] | what ticks and runs nodes |
+//! | [`tell`] | what is said of it meanwhile |
 //! | [`wish`] | `cancel`, `signal` |
 //! | [`status`] | how a run stands, live |
 //! | [`list`] | the runs of a store |
@@ -16,6 +17,7 @@ mod graph;
 mod list;
 mod object;
 mod status;
+mod tell;
 mod wish;
 mod work;
 

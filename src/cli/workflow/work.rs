@@ -10,17 +10,18 @@ use ctrlrun::drive::workflow::Counters;
 use ctrlrun::drive::workflow::node::Settings;
 use ctrlrun::drive::workflow::worker::{Ended, Told, Worker, needs_no_more};
 use ctrlrun::exec::{Signals, die_of_signal};
-use ctrlrun::plan::attempt::{NotRecorded, Outcome};
-use ctrlrun::plan::effect::{Record, Verdict};
+use ctrlrun::plan::effect::Record;
 use ctrlrun::plan::key::Key;
 use ctrlrun::plan::workflow::pace::Pace;
 use ctrlrun::plan::workflow::{NodeState, Run, RunId, Status};
 use ctrlrun::store::{Location, Store, stop};
 
+use super::tell::tell;
 use super::{line, no_such_run, object};
 use crate::cli::Global;
 use crate::cli::access::{Opened, for_writing, open};
 use crate::cli::error::{CliError, Deed, Exit, Hint, Kind};
+use crate::cli::journal;
 use crate::cli::render::next;
 use crate::cli::render::text::{clean, count};
 use crate::cli::run::{STOP_VARIABLE, outcome_dir, ran_on};
@@ -133,6 +134,8 @@ fn drive(
              take will be told here only",
         );
     }
+    let subject = of.only.map_or("workflow", RunId::as_str);
+    let journal = journal::open(global, subject)?;
     let mut stores: Vec<std::sync::Arc<dyn Store>> = Vec::new();
     for _ in 0..usize::from(jobs.jobs).min(STORES_MAX) {
         let mode = ctrlrun::store::Mode::Write;
@@ -144,6 +147,7 @@ fn drive(
         capture: capture(global),
         kill_after: Duration::from_secs(10),
         outcome_dir: outcome_dir(),
+        journal,
         store_timeout: global.store_timeout,
         store_made: made(opened),
     };
@@ -197,74 +201,6 @@ fn made(opened: &Opened) -> Option<std::time::SystemTime> {
     match &opened.place.location {
         Location::Sqlite(at) => std::fs::metadata(&at.path).and_then(|found| found.created()).ok(),
         Location::Postgres(_) => None,
-    }
-}
-
-/// One line for each thing that happens, on stderr.
-fn tell(told: &Told<'_>, opened: &Opened, global: &Global) {
-    match told {
-        Told::Ticked(before, now) => {
-            let stood = before.map(|before| before.status);
-            if stood != Some(now.status) && stood.is_some() {
-                let reason = now
-                    .reason
-                    .as_deref()
-                    .map_or(String::new(), |reason| format!(": {}", clean(reason)));
-                let id = clean(now.id.as_str());
-                global.note(&format!("{id}: {}{reason}", now.status.name().to_uppercase()));
-            }
-        }
-        Told::Ran(dispatch, ran) => {
-            let of = format!("{}: {}", clean(dispatch.id.run.as_str()), dispatch.id.node);
-            for problem in &ran.problems {
-                global.note(&format!("{of}: {}", clean(problem)));
-            }
-            match &ran.report.result {
-                Outcome::Settled { verdict, ending } => {
-                    let state = match verdict {
-                        Verdict::Committed => "COMMITTED",
-                        Verdict::Failed | Verdict::NeverStarted => "FAILED (did not happen)",
-                        Verdict::Ambiguous { .. } => "AMBIGUOUS (may have happened)",
-                    };
-                    let why = match verdict {
-                        Verdict::Committed => String::new(),
-                        Verdict::Failed | Verdict::NeverStarted | Verdict::Ambiguous { .. } => {
-                            format!(": {}", clean(&ending.detail))
-                        }
-                    };
-                    global.note(&format!("{of}: {state}{why}"));
-                }
-                Outcome::CommittedAlready => global.note(&format!("{of}: COMMITTED earlier")),
-                Outcome::NotRecorded { why, .. } => {
-                    let why = match why {
-                        NotRecorded::Late => "it came late, and is kept in the history".to_owned(),
-                        NotRecorded::Forgotten => "the effect was forgotten".to_owned(),
-                        NotRecorded::Store(error) => clean(&error.message).into_owned(),
-                    };
-                    let kept = match &ran.report.spooled {
-                        Some(Ok(())) => "; it is in the spool, and will be delivered",
-                        Some(Err(_)) => "; IT COULD NOT BE SPOOLED EITHER: look at the effect",
-                        None => "",
-                    };
-                    say(&format!("{of}: it ran, and its outcome is not recorded: {why}{kept}"));
-                }
-                Outcome::CouldNot(error) | Outcome::Unknown(error) => {
-                    say(&format!("{of}: nothing was run: {}", clean(&error.message)));
-                }
-                Outcome::Refused(_) => {}
-            }
-        }
-        Told::Stale(_) => {}
-        Told::InDoubtElsewhere(dispatch) => say(&format!(
-            "{}: {}: nothing was run: a word of an older store about {} is in the spool",
-            clean(dispatch.id.run.as_str()),
-            dispatch.id.node,
-            clean(dispatch.key.as_str()),
-        )),
-        Told::CouldNot(run, error) => {
-            let run = run.map_or(String::new(), |run| format!("{}: ", clean(run.as_str())));
-            say(&format!("{run}{}: {}", opened.place.shown(), clean(&error.message)));
-        }
     }
 }
 

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::coordinator::Coordinator;
 use crate::drive::handle::{Call, handle};
 use crate::drive::host;
+use crate::drive::journal::Journal;
 use crate::drive::run::{Command, Ran, Tools, attempt};
 use crate::drive::spool::Spool;
 use crate::plan::attempt::{Order, Outcome};
@@ -33,6 +34,8 @@ pub struct Settings {
     pub kill_after: Duration,
     /// Where outcome files are made.
     pub outcome_dir: Option<PathBuf>,
+    /// The second memory, where there is one (AFT-1).
+    pub journal: Option<Journal>,
     /// How long one store command of an attempt may take.
     pub store_timeout: Duration,
     /// When the store was made, where that can be told: a word in the spool that is older, of another
@@ -90,7 +93,14 @@ pub fn perform(
         return Came::Stale;
     };
     let command = command(&spec, &filled, settings);
-    let tools = Tools { store: of.store, spool, signals: None, lost: &|_| {}, kept: &|_, _| {} };
+    let tools = Tools {
+        store: of.store,
+        spool,
+        journal: settings.journal.as_ref(),
+        signals: None,
+        lost: &|_| {},
+        kept: &|_, _| {},
+    };
     let ran = attempt(order(dispatch, &spec, &filled, settings), &command, tools);
     match &ran.report.result {
         Outcome::Refused(refusal) => match refusal {
