@@ -28,7 +28,7 @@ pub fn open(at: &PostgresAt, options: &Options) -> Result<Opened, CouldNot> {
     let link = site.connect(deadline)?;
     let (health, created) = found(&link, &site.names, options.mode, deadline)
         .map_err(|fault| explained(fault, &site.names))?;
-    if options.mode != Mode::Read && !health.tells_origin {
+    if options.mode != Mode::Read && health.home.is_none() {
         warnings.push(format!(
             "this role may not ask which server it is on, so a commit whose answer is lost cannot be \
              settled: {GRANT_ORIGIN}"
@@ -45,7 +45,7 @@ pub fn open(at: &PostgresAt, options: &Options) -> Result<Opened, CouldNot> {
         place: site.names.place.clone(),
     };
     let before_commit = options.before_commit.clone().filter(|_| health.scratch);
-    let store = Postgres::new(site, identity, &health, before_commit, link);
+    let store = Postgres::new(site, identity, health, before_commit, link);
     Ok(Opened { store: Box::new(store), warnings, created, grants })
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::connect::{ConnectError, Try as Attempted, Why, connect};
 use super::conninfo::Conninfo;
 use super::error::{Fault, code, could_not, not_connected};
-use super::health::{GRANT_ORIGIN, Health, Origin};
+use super::health::{GRANT_ORIGIN, Health, Home, Origin};
 use super::here;
 use super::link::{Link, LinkError};
 use super::list::Listing;
@@ -79,7 +79,7 @@ fn may_have_room_soon(error: &ConnectError) -> bool {
 pub struct Postgres {
     site: Site,
     identity: Identity,
-    tells_origin: bool,
+    home: Option<Home>,
     glimpse: Glimpse,
     before_commit: Option<BeforeCommit>,
     session: Mutex<Session>,
@@ -106,13 +106,13 @@ impl Postgres {
     pub fn new(
         site: Site,
         identity: Identity,
-        health: &Health,
+        health: Health,
         before_commit: Option<BeforeCommit>,
         link: Link,
     ) -> Self {
-        let (tells_origin, glimpse) = (health.tells_origin, health.glimpse);
+        let Health { home, glimpse, .. } = health;
         let session = Session { link: Some(link), used: Instant::now(), in_doubt: Vec::new() };
-        Self { site, identity, tells_origin, glimpse, before_commit, session: Mutex::new(session) }
+        Self { site, identity, home, glimpse, before_commit, session: Mutex::new(session) }
     }
 
     fn session(&self) -> MutexGuard<'_, Session> {
@@ -188,7 +188,7 @@ impl Store for Postgres {
         let writing = Writing {
             names: &self.site.names,
             store_id: self.identity.store_id,
-            tells_origin: self.tells_origin,
+            home: self.home.as_ref(),
             before_commit: self.before_commit.as_ref(),
             deadline,
         };
