@@ -17,7 +17,7 @@
 //! | `schema` | the schema and its steps |
 //! | `store` | the store, and its one connection |
 //! | `transaction` | how a transaction of ours begins and ends |
-//! | `write`, `literal` | one conditional write, and how values are written into it |
+//! | `write`, [`literal`] | one conditional write, and how values are written into it |
 //! | `read`, `list`, `cells` | what is read |
 //! | `doctor`, `probe` | what the server is like, and what it does in an experiment |
 //! | `error` | what errors mean |
@@ -34,7 +34,7 @@ pub mod here;
 pub mod line;
 pub mod link;
 mod list;
-mod literal;
+pub mod literal;
 mod open;
 pub mod params;
 pub mod passfile;

@@ -133,14 +133,15 @@ fn write(
     let cell = |at: usize, column| {
         row.try_get(at).ok().flatten().ok_or_else(|| Malformed::new(column, "no text"))
     };
-    let (durable, since) = (cell(0, "synchronous_commit")?, cell(1, "since")?);
-    let written: Option<usize> = cell(2, "outputs")?.parse().ok();
-    let events = 1 + rows.count();
+    let since = cell(1, "since");
     let home = writing.home;
     if !link.in_transaction() {
-        let same = home.filter(|home| home.since == since);
+        let same = home.filter(|home| since.as_ref().is_ok_and(|since| home.since == *since));
         return Ok(Written::Outside(same.map(|home| home.origin.clone())));
     }
+    let (durable, since) = (cell(0, "synchronous_commit")?, since?);
+    let written: Option<usize> = cell(2, "outputs")?.parse().ok();
+    let events = 1 + rows.count();
     if events != append.history.len().max(1) || written != Some(outputs.len()) {
         let more = written.unwrap_or_default() as u64;
         return Err(miscounted(more.saturating_add(events as u64)).into());
