@@ -1,11 +1,12 @@
 //! `ctrlrun`: parse, dispatch, exit code. Everything that matters is in the library; the face of it
-//! is in `cli/`, the proof that it holds in `verify/`.
+//! is in `cli/`, its configuration in `config/`, the proof that it holds in `verify/`.
 #![cfg_attr(
     not(test),
     deny(clippy::wildcard_enum_match_arm, clippy::unwrap_used, clippy::expect_used)
 )]
 
 mod cli;
+mod config;
 #[path = "../verify/mod.rs"]
 mod verify;
 

@@ -29,7 +29,7 @@ fn what_cannot_be_meant_is_64_with_a_hint() {
     exit 64
     --- stderr
     ctrlrun: unrecognized subcommand 'shwo'
-    ctrlrun:   tip: a similar subcommand exists: 'show'
+    ctrlrun:   did you mean: show?
     ctrlrun:   usage: ctrlrun run --key KEY -- CMD [ARG...]
     ctrlrun:   see: ctrlrun --help
     ");
@@ -50,14 +50,14 @@ fn what_cannot_be_meant_is_64_with_a_hint() {
     exit 64
     --- stderr
     ctrlrun: the following required arguments were not provided: --key <KEY>; nothing was run
-    ctrlrun:   usage: ctrlrun run --key <KEY> -- <CMD>...
+    ctrlrun:   usage: ctrlrun run --key KEY [OPTIONS] -- CMD [ARG...]
     ctrlrun:   see: ctrlrun run --help
     ");
     insta::assert_snapshot!(env.run(["effects", "--stuk"]).all(&env), @r"
     exit 64
     --- stderr
     ctrlrun: unexpected argument '--stuk' found
-    ctrlrun:   tip: a similar argument exists: '--stuck'
+    ctrlrun:   did you mean: --stuck?
     ctrlrun:   usage: ctrlrun effects --stuck
     ctrlrun:   see: ctrlrun effects --help
     ");
@@ -141,19 +141,22 @@ fn alone_it_prints_short_help_and_what_is_stuck() {
     Usage: ctrlrun run --key KEY -- CMD [ARG...]
            ctrlrun COMMAND ...
 
-      run      Run one command as an effect: once, whatever happens in between
-      outcome  Inside a command: say whether the effect happened
-      effects  List effects, and what became of them [alias: ls]
-      show     Show one effect: where it ran, why it stands so, what to do next
-      history  List what happened to one effect, oldest first
-      output   Print the stored output of an effect, byte for byte [alias: logs]
-      resolve  Say what is so of an effect that is stuck
-      init     Make a store; changes nothing where it is there already
-      verify   Show that the guarantees hold on your own store's kind, place and version
-      doctor   Look at the store and say what about it has to be mended
-      help     Explain a topic, or a command
+      run        Run one command as an effect: once, whatever happens in between
+      outcome    Inside a command: say whether the effect happened
+      effects    List effects, and what became of them [alias: ls]
+      show       Show one effect: where it ran, why it stands so, what to do next
+      history    List what happened to one effect, oldest first
+      output     Print the stored output of an effect, byte for byte [alias: logs]
+      resolve    Say what is so of an effect that is stuck
+      reconcile  Ask probes whether what is stuck has happened
+      init       Make a store; changes nothing where it is there already
+      verify     Show that the guarantees hold on your own store's kind, place and version
+      doctor     Look at the store and say what about it has to be mended
+      prune      Drop the stored output of effects that were settled long ago, or forget them
+      stats      Count effects by state, and what needs a decision
+      help       Explain a topic, or a command
 
-    More: ctrlrun --help, and ctrlrun help outcomes|exit-codes|keys|stores|json
+    More: ctrlrun --help, and ctrlrun help outcomes|exit-codes|keys|stores|config|json
     ");
     let fill = Fill::make(&env.default_store());
     assert!(!env.run::<&str>([]).stderr.contains("ctrlrun: "));

@@ -268,3 +268,38 @@ fn t157_one_winner_across_two_hosts_and_a_host_that_is_cut_off_is_not_overtaken(
     let again = finish(&mut stage.run(0, "gone", HOLD));
     assert_eq!((again.code, stage.marks()), (Some(76), 4), "{again:?}");
 }
+
+#[test]
+fn t53_two_batches_of_one_file_on_two_hosts_run_each_key_once() {
+    // Case 53, BAT-14
+    let Some(stage) = Stage::new() else { return };
+    let lines: String = (0..200)
+        .map(|number| {
+            let line = serde_json::json!({
+                "key": format!("k:{number}"),
+                "command": ["sh", "-c", "echo \"$CTRLRUN_KEY\" >>marker"],
+            });
+            format!("{line}\n")
+        })
+        .collect();
+    fs::write(stage.env.path("here/in.jsonl"), lines).unwrap();
+    let start = |host: usize| {
+        let mut command = stage.on(host, &["batch", "in.jsonl", "-j4", "--json"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let both = [start(0), start(1)].map(ended);
+    let now: u64 = both
+        .iter()
+        .map(|end| {
+            let told: Value =
+                serde_json::from_str(&end.stdout).unwrap_or_else(|_| panic!("{end:?}"));
+            told["committed_now"].as_u64().unwrap()
+        })
+        .sum();
+    assert_eq!(now, 200, "{both:?}");
+    let marked = fs::read_to_string(stage.env.path("here/marker")).unwrap();
+    let mut keys: Vec<&str> = marked.lines().collect();
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!((marked.lines().count(), keys.len()), (200, 200));
+}

@@ -76,6 +76,31 @@ macro_rules! forward {
             self.$field.output(key, attempt, stream, within)
         }
     };
+    (@ $field:tt upkeep) => {
+        fn walk(
+            &self,
+            filter: &ctrlrun::store::Filter,
+            each: &mut dyn FnMut(ctrlrun::store::Walked) -> ctrlrun::store::Flow,
+            within: std::time::Duration,
+        ) -> Result<(), ctrlrun::store::CouldNot> {
+            self.$field.walk(filter, each, within)
+        }
+
+        fn prune(
+            &self,
+            cut: &ctrlrun::store::Cut,
+            within: std::time::Duration,
+        ) -> ctrlrun::store::Pruned {
+            self.$field.prune(cut, within)
+        }
+
+        fn stats(
+            &self,
+            within: std::time::Duration,
+        ) -> Result<ctrlrun::store::Stats, ctrlrun::store::CouldNot> {
+            self.$field.stats(within)
+        }
+    };
     (@ $field:tt identity) => {
         fn identity(&self) -> &ctrlrun::store::Identity {
             self.$field.identity()
@@ -227,12 +252,12 @@ impl Break {
 pub struct Broken {
     inner: Arc<dyn Store>,
     how: Break,
-    memory: Mutex<Memory>,
+    memory: Arc<Mutex<Memory>>,
 }
 
 /// What a broken store keeps in mind, for as long as its process lives.
-#[derive(Default)]
-struct Memory {
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Memory {
     /// The reservations that this process asked for: number, `write_id`, attempt id.
     asked: Vec<(u64, WriteId, String)>,
     /// The append whose end was unknown last.
@@ -244,10 +269,10 @@ struct Memory {
 }
 
 impl Broken {
-    /// `inner`, broken.
+    /// `inner`, broken. `memory` is its process's: empty when that begins.
     #[must_use]
-    pub fn new(inner: Arc<dyn Store>, how: Break) -> Self {
-        Self { inner, how, memory: Mutex::new(Memory::default()) }
+    pub fn new(inner: Arc<dyn Store>, how: Break, memory: Arc<Mutex<Memory>>) -> Self {
+        Self { inner, how, memory }
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -373,7 +398,7 @@ impl Store for Broken {
         }
     }
 
-    forward!(inner: list history output identity);
+    forward!(inner: list history output upkeep identity);
 }
 
 impl Broken {

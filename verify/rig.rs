@@ -96,7 +96,7 @@ impl Rig {
             Arc::new(Faulty::new(store.into(), faults).meanwhile(meanwhile))
         };
         match self.breaks {
-            Some(how) => Box::new(Broken::new(inner, how)),
+            Some(how) => Box::new(Broken::new(inner, how, Arc::default())),
             None => Box::new(Shared(inner)),
         }
     }
@@ -203,7 +203,7 @@ fn act(at: &Path, what: What, verb: Verb, call: u32) {
 struct Shared(Arc<dyn Store>);
 
 impl Store for Shared {
-    super::broken::forward!(0: load append reread list history output identity glimpse);
+    super::broken::forward!(0: load append reread list history output upkeep identity glimpse);
 }
 
 #[cfg(test)]

@@ -109,6 +109,8 @@ impl<'a> Job<'a> {
         }
         command
             .args(&self.words)
+            // What the user has configured would change what is shown: no lease, hook or journal of theirs.
+            .env("CTRLRUN_CONFIG", "/dev/null")
             // Not as an argument: it may hold a password.
             .env("CTRLRUN_STORE", &self.store)
             .env("CTRLRUN_SPOOL", self.spool.unwrap_or_else(|| lab.directory.join("spool")))

@@ -25,7 +25,7 @@ use super::which::{Place, Surroundings, which};
 /// An open store, and where it is.
 pub struct Opened {
     /// The store.
-    pub store: Box<dyn Store>,
+    pub store: Arc<dyn Store>,
     /// Its place.
     pub place: Place,
     /// Whether it was made just now.
@@ -34,7 +34,7 @@ pub struct Opened {
     pub grants: Option<String>,
     /// How long one command may take in all.
     pub within: Duration,
-    /// That a key is new, as far as opening the store could tell (CMT-18).
+    /// That a key is new, as far as opening the store could tell (CMT-16).
     pub guess: Option<Known>,
     deed: Deed,
 }
@@ -116,7 +116,7 @@ pub fn no_such_effect(key: &Key, place: &Place) -> CliError {
 /// # Errors
 /// As [`which`].
 pub fn place(global: &Global) -> Result<Place, CliError> {
-    which(&Surroundings::of_process(global.store.clone()))
+    which(&Surroundings::of_process(global.store.clone(), global.settings.store.clone()))
 }
 
 /// The files of the store that would be used: nothing else may be written to them.
@@ -206,7 +206,7 @@ pub fn open(global: &Global, place: Place, mode: Mode, deed: Deed) -> Result<Ope
             }
             let store::Opened { store, created, grants, .. } = opened;
             // Of a scratch store only: verify's workers meet their faults there (VER-5).
-            let store = crate::verify::rig::of_process(store);
+            let store: Arc<dyn Store> = crate::verify::rig::of_process(store).into();
             let seen_at = host::now();
             let guess = store.glimpse().map(|Glimpse { attempt_floor, now }| {
                 Known::absent(attempt_floor, now, read_at, seen_at)

@@ -11,7 +11,8 @@ use super::terminal::say;
 use super::{Global, command};
 
 /// Where more is.
-const MORE: &str = "More: ctrlrun --help, and ctrlrun help outcomes|exit-codes|keys|stores|json";
+const MORE: &str =
+    "More: ctrlrun --help, and ctrlrun help outcomes|exit-codes|keys|stores|config|json";
 
 /// Prints to stderr and ends 64.
 ///

@@ -1,8 +1,12 @@
 //! `ctrlrun effects`: the list (CLI-15).
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
 use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use ctrlrun::plan::key::Key;
+use ctrlrun::plan::time::Timestamp;
 use ctrlrun::store::{Filter, Flow, Listed, Shown};
 
 use super::Global;
@@ -13,6 +17,7 @@ use super::render::table::{Layout, Row};
 use super::render::text::{clean, count};
 use super::terminal::{Answer, Reader, columns, say};
 use super::values;
+use super::watch;
 use super::which::Place;
 
 /// Rows shown on a terminal unless `--limit` says otherwise.
@@ -27,6 +32,8 @@ const MEASURED: usize = 256;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ctrlrun effects --stuck                     what needs a decision
+  ctrlrun effects --stuck --watch
+  ctrlrun effects --stuck --sort age --limit 10
   ctrlrun effects --prefix refund: --state failed,ambiguous
   ctrlrun effects --stuck --older-than 10m --check >/dev/null || page-somebody
 
@@ -47,9 +54,32 @@ pub struct EffectsArgs {
     /// At most so many [default: 200 on a terminal, all elsewhere]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
+    /// The order: by key, or what has not changed for longest first
+    #[arg(long, value_name = "BY", default_value = "key", hide_default_value = true)]
+    pub sort: SortBy,
     /// Exit 76 if there is any
     #[arg(long)]
     pub check: bool,
+    /// On a terminal: draw the list again every DUR [default: 2s]
+    #[arg(
+        long,
+        value_name = "DUR",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "2s",
+        value_parser = values::some_time,
+        conflicts_with_all = ["check", "limit"]
+    )]
+    pub watch: Option<Duration>,
+}
+
+/// What a list is sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SortBy {
+    /// As they come
+    Key,
+    /// The oldest first, by their last change
+    Age,
 }
 
 /// A state, as `--state` takes it.
@@ -84,6 +114,9 @@ impl StateName {
 /// # Errors
 /// What the store or stdout could not do.
 pub fn effects(args: &EffectsArgs, global: &Global) -> Result<Exit, CliError> {
+    if let Some(every) = args.watch {
+        return watch::watch(&filter(args), every, global);
+    }
     let opened = for_reading(global)?;
     let terminal = !global.json && std::io::stdout().is_terminal();
     let limit = args.limit.or(terminal.then_some(TERMINAL_LIMIT));
@@ -113,26 +146,98 @@ pub fn effects(args: &EffectsArgs, global: &Global) -> Result<Exit, CliError> {
     }
 }
 
-fn walk(opened: &Opened, args: &EffectsArgs, list: &mut List<'_>) -> Result<(), CliError> {
-    let filter = Filter {
+fn filter(args: &EffectsArgs) -> Filter {
+    Filter {
         prefix: args.prefix.clone(),
         states: args.state.iter().map(|state| state.stored().to_owned()).collect(),
         stuck: args.stuck,
         older_than: args.older_than,
         ..Filter::default()
-    };
+    }
+}
+
+fn walk(opened: &Opened, args: &EffectsArgs, list: &mut List<'_>) -> Result<(), CliError> {
+    let mut oldest = Oldest::new(list.limit);
     let mut wrong = None;
-    let mut each = |listed| match list.take(listed) {
+    let mut each = |listed| match match args.sort {
+        SortBy::Key => list.take(listed),
+        SortBy::Age => match listed {
+            Listed::Record(shown) => {
+                oldest.add(shown);
+                Ok(Flow::Continue)
+            }
+            unreadable @ Listed::Unreadable { .. } => list.take(unreadable),
+        },
+    } {
         Ok(flow) => flow,
         Err(error) => {
             wrong = Some(error);
             Flow::Stop
         }
     };
-    let listed = opened.store.list(&filter, &mut each, opened.within);
-    match wrong {
-        Some(error) => Err(error),
-        None => listed.map_err(|error| opened.could_not(&error)),
+    let listed = opened.store.list(&filter(args), &mut each, opened.within);
+    if let Some(error) = wrong {
+        return Err(error);
+    }
+    for shown in oldest.in_order() {
+        if list.take(Listed::Record(shown))? == Flow::Stop {
+            break;
+        }
+    }
+    listed.map_err(|error| opened.could_not(&error))
+}
+
+/// The oldest of those that were added: with a limit no more are held than are shown, and one, which
+/// says that the list is cut.
+struct Oldest {
+    most: usize,
+    held: BinaryHeap<ByAge>,
+}
+
+/// The youngest is the greatest: it is the first to go.
+struct ByAge(Box<Shown>);
+
+impl ByAge {
+    fn place(&self) -> (Timestamp, &Key) {
+        (self.0.record.updated_at, &self.0.record.key)
+    }
+}
+
+impl PartialEq for ByAge {
+    fn eq(&self, other: &Self) -> bool {
+        self.place() == other.place()
+    }
+}
+
+impl Eq for ByAge {}
+
+impl PartialOrd for ByAge {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ByAge {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.place().cmp(&other.place())
+    }
+}
+
+impl Oldest {
+    fn new(limit: Option<u64>) -> Self {
+        let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+        Self { most: most.saturating_add(1), held: BinaryHeap::new() }
+    }
+
+    fn add(&mut self, shown: Box<Shown>) {
+        self.held.push(ByAge(shown));
+        if self.held.len() > self.most {
+            self.held.pop();
+        }
+    }
+
+    fn in_order(self) -> impl Iterator<Item = Box<Shown>> {
+        self.held.into_sorted_vec().into_iter().map(|ByAge(shown)| shown)
     }
 }
 

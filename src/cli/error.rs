@@ -9,7 +9,7 @@ use ctrlrun::plan::key::BadKey;
 use ctrlrun::store::{CouldNot, Reason};
 use serde::Serialize;
 
-use super::render::text::clean;
+use super::render::text::{clean, safe_json};
 use super::which::Place;
 
 /// The exit status of this process.
@@ -337,7 +337,7 @@ impl CliError {
             "exit_status": self.exit().0,
             "next": self.commands().collect::<Vec<_>>(),
         });
-        object.to_string()
+        safe_json(&object)
     }
 }
 

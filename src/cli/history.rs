@@ -9,6 +9,9 @@ use super::render::text::{count, cut, second, second_beside, width};
 use super::terminal::{Answer, Reader, columns};
 use super::{Global, existing_key};
 
+/// The most columns of what is said of an event where there is no terminal whose width could say.
+const HOW_MAX: usize = 500;
+
 /// List what happened to one effect, oldest first
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -73,7 +76,9 @@ pub fn told(rows: &[HistoryRow], columns: Option<usize>) -> Vec<String> {
                 lines.push(facts);
                 lines.push(cut(&format!("{indent}{how}"), columns).into_owned());
             }
-            Some(_) | None => lines.push(format!("{facts}  {how}")),
+            Some(_) => lines.push(format!("{facts}  {how}")),
+            // A list to be looked at: `--json` has all of it (OPS-12).
+            None => lines.push(format!("{facts}  {}", cut(&how, HOW_MAX))),
         }
         before = Some(newest);
         rest = more;

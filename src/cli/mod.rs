@@ -11,39 +11,62 @@
 //! | [`refusal`] | the engine's refusals, in a person's words |
 //! | [`render`] | records and histories, for people and for programs |
 //! | [`spooled`] | outcomes that are still to be delivered |
+//! | [`watch`] | a list that is drawn again and again |
 //! | [`terminal`] | stdout and stderr |
+//! | [`probes`] | probes: what is told of them, which one it is |
+//! | [`hooks`] | programs that are told of an outcome |
+//! | [`journal`] | the second memory, before a run and for doctor |
+//! | [`suggest`] | what was meant, most likely |
+//! | [`prometheus`] | numbers for a collector |
+//! | [`complete`] | what can stand at the cursor of a shell |
+//! | [`man`] | manual pages |
 //! | [`parsing`] | what is told of a command line that cannot be meant |
 mod access;
 mod bare;
+mod batch;
+mod complete;
 mod doctor;
 mod effects;
-mod error;
+pub mod error;
 mod help;
 mod history;
-mod init;
+mod hooks;
+pub mod init;
+mod journal;
+mod man;
 mod outcome;
 mod output;
 mod parsing;
+mod probes;
+mod prometheus;
+mod prune;
+mod reconcile;
 mod refusal;
-mod render;
+pub mod render;
 mod resolve;
 mod run;
 mod show;
 mod spooled;
-mod terminal;
-mod values;
+mod stats;
+pub mod suggest;
+pub mod terminal;
+pub mod values;
 mod verify;
+mod watch;
 mod which;
 
 use std::ffi::OsString;
 use std::io::Write;
 use std::mem::ManuallyDrop;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use error::{CliError, Exit};
 use terminal::say;
+
+use crate::config::{self, Config};
 
 /// Runs a command as an effect: something that must not happen twice
 #[derive(Debug, Parser)]
@@ -59,7 +82,7 @@ use terminal::say;
   ctrlrun effects --stuck
   ctrlrun show refund:txn_1
 
-More: ctrlrun help outcomes | exit-codes | keys | stores | json"
+More: ctrlrun help outcomes | exit-codes | keys | stores | config | json"
 )]
 struct Cli {
     #[command(flatten)]
@@ -75,6 +98,12 @@ pub struct Global {
     /// The store: a path or sqlite:PATH [env: CTRLRUN_STORE] [default: the user's own]
     #[arg(long, global = true, value_name = "URL")]
     pub store: Option<OsString>,
+    /// The configuration [env: CTRLRUN_CONFIG] [default: see `ctrlrun help config`]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<OsString>,
+    /// What the configuration says; read between the command line and the command.
+    #[arg(skip)]
+    pub settings: Arc<Config>,
     /// Answer in JSON: one object, or one object a line for lists
     #[arg(long, global = true)]
     pub json: bool,
@@ -104,6 +133,8 @@ impl Global {
     fn bare(store: Option<OsString>) -> Self {
         Self {
             store,
+            config: None,
+            settings: Arc::default(),
             json: false,
             color: ColorChoice::Auto,
             verbose: 0,
@@ -120,7 +151,8 @@ impl Global {
         if self.json {
             // One object a line, as the errors beside it.
             let mut err = anstream::stderr().lock();
-            let _ = writeln!(err, "{}", serde_json::json!({ "note": line.trim_start() }));
+            let note = serde_json::json!({ "note": line.trim_start() });
+            let _ = writeln!(err, "{}", render::text::safe_json(&note));
         } else {
             say(line);
         }
@@ -130,6 +162,7 @@ impl Global {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(Box<run::RunArgs>),
+    Batch(Box<batch::BatchArgs>),
     Outcome(outcome::OutcomeArgs),
     #[command(visible_alias = "ls")]
     Effects(effects::EffectsArgs),
@@ -138,10 +171,18 @@ enum Command {
     #[command(visible_alias = "logs")]
     Output(output::OutputArgs),
     Resolve(resolve::ResolveArgs),
+    Reconcile(reconcile::ReconcileArgs),
     Init(init::InitArgs),
     Verify(verify::VerifyArgs),
     Doctor(doctor::DoctorArgs),
+    Prune(prune::PruneArgs),
+    Stats(stats::StatsArgs),
     Help(help::HelpArgs),
+    Completions(complete::CompletionsArgs),
+    Man(man::ManArgs),
+    /// What completion scripts ask
+    #[command(name = "__complete", hide = true)]
+    Complete(complete::CompleteArgs),
     /// What verify's workers run
     #[command(name = "__execute", hide = true)]
     Execute(crate::verify::execute::ExecuteArgs),
@@ -151,16 +192,65 @@ enum Command {
 #[must_use]
 pub fn main(words: impl IntoIterator<Item = OsString>) -> Exit {
     let words: Vec<OsString> = words.into_iter().collect();
-    let cli = match parse(&words) {
+    let mut cli = match parse(&words) {
         Ok(cli) => cli,
         Err(error) => return parsing::report(&error, &words),
     };
     set_colour(cli.global.color);
     let json = cli.global.json;
+    if let Err(error) = configure(&mut cli) {
+        error.report(json);
+        return error.exit();
+    }
     dispatch(cli).unwrap_or_else(|error| {
         error.report(json);
         error.exit()
     })
+}
+
+/// Reads the configuration, where the command looks at it.
+fn configure(cli: &mut Cli) -> Result<(), CliError> {
+    let walk = match &cli.command {
+        // What runs something, or asks what became of it, does so by what stands above the working
+        // directory as well; what looks does not need it, and a mistake there must not be in its way.
+        Some(Command::Run(_) | Command::Batch(_) | Command::Reconcile(_) | Command::Doctor(_)) => {
+            true
+        }
+        None
+        | Some(
+            Command::Effects(_)
+            | Command::Show(_)
+            | Command::History(_)
+            | Command::Output(_)
+            | Command::Resolve(_)
+            | Command::Prune(_)
+            | Command::Stats(_)
+            | Command::Verify(_),
+        ) => false,
+        Some(Command::Init(args)) if args.writes_config() => return Ok(()),
+        Some(Command::Init(_)) => false,
+        Some(
+            Command::Outcome(_)
+            | Command::Help(_)
+            | Command::Completions(_)
+            | Command::Man(_)
+            | Command::Complete(_)
+            | Command::Execute(_),
+        ) => return Ok(()),
+    };
+    match config::load(cli.global.config.clone(), walk) {
+        Ok(config) => {
+            cli.global.settings = Arc::new(config);
+            Ok(())
+        }
+        Err(error) => {
+            if let Some(Command::Run(args)) = &cli.command {
+                let store = cli.global.store.clone();
+                run::report_usage(&error, args.report.clone().map(Into::into), store);
+            }
+            Err(error)
+        }
+    }
 }
 
 /// What is told after a bug of ours; the standard library has said where it was.
@@ -229,16 +319,23 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
     match cli.command {
         None => bare::bare(global),
         Some(Command::Run(args)) => run::run(*args, global),
+        Some(Command::Batch(args)) => batch::batch(&args, global),
         Some(Command::Outcome(args)) => outcome::outcome(&args),
         Some(Command::Effects(args)) => effects::effects(&args, global),
         Some(Command::Show(args)) => show::show(&args, global),
         Some(Command::History(args)) => history::history(&args, global),
         Some(Command::Output(args)) => output::output(&args, global),
         Some(Command::Resolve(args)) => resolve::resolve(&args, global),
+        Some(Command::Reconcile(args)) => reconcile::reconcile(&args, global),
         Some(Command::Init(args)) => init::init(&args, global),
         Some(Command::Verify(args)) => verify::verify(&args, global),
         Some(Command::Doctor(args)) => doctor::doctor(&args, global),
+        Some(Command::Prune(args)) => prune::prune(&args, global),
+        Some(Command::Stats(args)) => stats::stats(&args, global),
         Some(Command::Help(args)) => help::help(&args),
+        Some(Command::Completions(args)) => complete::completions(&args),
+        Some(Command::Man(args)) => man::man(&args),
+        Some(Command::Complete(args)) => Ok(complete::complete(&args)),
         Some(Command::Execute(args)) => crate::verify::execute::execute(&args)
             .map(Exit)
             .map_err(|error| CliError::new(error::Kind::Internal, "__execute").because(&error)),

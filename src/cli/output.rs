@@ -1,6 +1,6 @@
 //! `ctrlrun output`: what a command wrote (CLI-18).
 use clap::Args;
-use ctrlrun::store::{Captured, Stream};
+use ctrlrun::store::{Captured, Stream, was_pruned};
 
 use super::access::{Opened, for_reading};
 use super::error::{CliError, Deed, Exit, Hint, Kind};
@@ -49,6 +49,14 @@ pub fn output(args: &OutputArgs, global: &Global) -> Result<Exit, CliError> {
     let Some((attempt, captured)) = found else {
         return Err(nothing_stored(&opened, args));
     };
+    if was_pruned(&captured) {
+        let message = format!(
+            "{}: the {} that attempt {attempt} wrote were pruned: only their number is left",
+            clean(key.as_str()),
+            count(captured.bytes, "byte")
+        );
+        return Err(CliError::new(Kind::NotFound, message));
+    }
     if !captured.whole && captured.bytes == 0 {
         let message = format!(
             "{}: what attempt {attempt} wrote was not stored (--capture none)",

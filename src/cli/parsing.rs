@@ -70,8 +70,21 @@ fn told(error: &clap::Error, words: &[OsString]) -> CliError {
     let undone = if sub == Some("run") { "; nothing was run" } else { "" };
     let message = clean(message.trim()).into_owned();
     let mut told = CliError::new(Kind::Usage, format!("{message}{undone}"));
+    let similar = |tip: &str| tip.starts_with("a similar ") || tip.starts_with("some similar ");
+    let known = tips.iter().any(|tip| similar(tip));
     for tip in tips {
-        told = told.tell("tip", tip);
+        told = match tip.split_once(": ") {
+            Some((_, names)) if similar(&tip) => {
+                // What is hidden is not meant.
+                let names = names.replace('\'', "");
+                let names: Vec<&str> =
+                    names.split(", ").filter(|name| !name.starts_with("__")).collect();
+                told.tell("did you mean", format!("{}?", names.join(" or ")))
+            }
+            // Of a misspelled flag that is no advice; and a command stands behind two dashes anyway.
+            Some(_) | None if known || sub == Some("run") => told,
+            Some(_) | None => told.tell("tip", tip),
+        };
     }
     if sub == Some("run") && is_bare_word(error) && !words.iter().any(|word| word == "--") {
         told = told.tell("tip", "the command stands behind two dashes: -- CMD [ARG...]");

@@ -250,6 +250,16 @@ pub fn ran_on(row: Option<&HistoryRow>) -> String {
 
 /// What is known of how two requests differ; never a value (CLI-14).
 fn difference(bound: &Request, asked: &Request) -> String {
+    if let (Some(bound), Some(asked)) = (&bound.command, &asked.command)
+        && bound.len() == asked.len()
+        && let Some(at) = bound.iter().zip(asked).position(|(bound, asked)| bound != asked)
+        && at > 0
+    {
+        return format!("argument {at} differs");
+    }
+    if bound.program.is_empty() || asked.program.is_empty() {
+        return "how they differ is not recorded".to_owned();
+    }
     if bound.program != asked.program {
         format!("this is {}", clean(&asked.program))
     } else if bound.arguments != asked.arguments {
@@ -455,5 +465,13 @@ mod tests {
         assert_eq!(difference(&bound, &request("printf", 1)), "this is printf");
         assert_eq!(difference(&bound, &request("echo", 2)), "this has 2 arguments");
         assert_eq!(difference(&bound, &request("echo", 1)), "a value differs");
+        assert_eq!(difference(&bound, &request("", 0)), "how they differ is not recorded");
+        let full = |words: [&str; 3]| Request {
+            command: Some(words.map(str::to_owned).into()),
+            ..request("echo", 2)
+        };
+        let bound = full(["echo", "a", "hush"]);
+        assert_eq!(difference(&bound, &full(["echo", "a", "b"])), "argument 2 differs");
+        assert_eq!(difference(&bound, &bound), "a value differs");
     }
 }

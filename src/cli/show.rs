@@ -53,10 +53,12 @@ pub fn show(args: &ShowArgs, global: &Global) -> Result<Exit, CliError> {
 pub fn text(opened: &Opened, shown: &Shown, columns: Option<usize>) -> Result<String, CliError> {
     let record = &shown.record;
     let history = opened.history(&record.key, 1)?;
+    let stdout = opened.output(&record.key, record.attempt, Stream::Stdout)?;
     let stderr = opened.output(&record.key, record.attempt, Stream::Stderr)?;
     let evidence = Evidence {
         shown,
         history: &history,
+        stdout: stdout.as_ref(),
         stderr: stderr.as_ref(),
         place: &opened.place,
         columns,

@@ -1,4 +1,5 @@
 //! Which store it is, and why that one (CLI-1). Nothing here opens or makes it.
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,12 +14,14 @@ use super::render::text::clean;
 pub const STORE_VARIABLE: &str = "CTRLRUN_STORE";
 
 /// Why it is that store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Why {
     /// `--store` said so.
     Flag,
     /// `CTRLRUN_STORE` said so.
     Variable,
+    /// `[store] url` of this file said so.
+    File(PathBuf),
     /// Nothing was said.
     Default,
 }
@@ -69,11 +72,12 @@ impl Place {
 
     /// Why it is that one, for a person (STO-11).
     #[must_use]
-    pub fn why(&self) -> &'static str {
-        match self.why {
-            Why::Flag => "from --store",
-            Why::Variable => "from CTRLRUN_STORE",
-            Why::Default => "the default; CTRLRUN_STORE is not set",
+    pub fn why(&self) -> Cow<'static, str> {
+        match &self.why {
+            Why::Flag => "from --store".into(),
+            Why::Variable => "from CTRLRUN_STORE".into(),
+            Why::File(path) => format!("from {}", clean(&path.to_string_lossy())).into(),
+            Why::Default => "the default; CTRLRUN_STORE is not set".into(),
         }
     }
 
@@ -91,6 +95,8 @@ pub struct Surroundings {
     pub flag: Option<OsString>,
     /// `CTRLRUN_STORE`.
     pub variable: Option<OsString>,
+    /// `[store] url` of a configuration, and the file that says so.
+    pub file: Option<(Location, PathBuf)>,
     /// `XDG_STATE_HOME`.
     pub state_home: Option<OsString>,
     /// `HOME`.
@@ -98,12 +104,13 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// The process's own, with what the flag said.
+    /// The process's own, with what the flag and the configuration said.
     #[must_use]
-    pub fn of_process(flag: Option<OsString>) -> Self {
+    pub fn of_process(flag: Option<OsString>, file: Option<(Location, PathBuf)>) -> Self {
         Self {
             flag,
             variable: std::env::var_os(STORE_VARIABLE),
+            file,
             state_home: std::env::var_os("XDG_STATE_HOME"),
             home: std::env::var_os("HOME"),
         }
@@ -121,6 +128,9 @@ pub fn which(from: &Surroundings) -> Result<Place, CliError> {
     if let Some(value) = &from.variable {
         return named(value, Why::Variable, STORE_VARIABLE);
     }
+    if let Some((location, file)) = &from.file {
+        return Ok(Place { location: location.clone(), why: Why::File(file.clone()) });
+    }
     let path = state_directory(from)?.join("ctrlrun").join("effects.db");
     Ok(Place { location: Location::file(path), why: Why::Default })
 }
@@ -129,7 +139,9 @@ fn named(value: &OsStr, why: Why, what: &str) -> Result<Place, CliError> {
     if value.is_empty() {
         let mend = match why {
             Why::Flag => "Leave it out to use the default store, or give it a value",
-            Why::Variable | Why::Default => "Unset it to use the default store, or give it a value",
+            Why::Variable | Why::File(_) | Why::Default => {
+                "Unset it to use the default store, or give it a value"
+            }
         };
         return Err(CliError::new(
             Kind::Config,
@@ -166,7 +178,7 @@ fn named(value: &OsStr, why: Why, what: &str) -> Result<Place, CliError> {
 /// `ctrlrun` in the state directory of this process's user, if that can be told.
 #[must_use]
 pub fn state_dir() -> Option<PathBuf> {
-    state_directory(&Surroundings::of_process(None)).ok().map(|dir| dir.join("ctrlrun"))
+    state_directory(&Surroundings::of_process(None, None)).ok().map(|dir| dir.join("ctrlrun"))
 }
 
 /// The directory below which this user's state is kept.
@@ -254,6 +266,7 @@ mod tests {
         let mut from = Surroundings {
             flag: Some("/a.db".into()),
             variable: Some("sqlite:/b.db".into()),
+            file: None,
             state_home: Some("/state".into()),
             home: Some(home()),
         };
@@ -265,6 +278,10 @@ mod tests {
         from.flag = None;
         assert_eq!(path(&from), ("/b.db".to_owned(), Why::Variable));
         from.variable = None;
+        from.file = Some((Location::file("/c.db"), "/etc/c.toml".into()));
+        assert_eq!(path(&from), ("/c.db".to_owned(), Why::File("/etc/c.toml".into())));
+        assert_eq!(which(&from).unwrap().named(), "/c.db (from /etc/c.toml)");
+        from.file = None;
         let state = ("/state/ctrlrun/effects.db".to_owned(), Why::Default);
         assert_eq!(path(&from), state);
         from.state_home = Some("".into());

@@ -85,9 +85,11 @@ fn one(
     delivery
 }
 
-/// The store was restored from a backup, most likely: to drop this word would let the effect come
-/// about a second time.
-fn gone(file: &Path) -> CouldNot {
+/// What stands in the way of a word that something may have happened whose effect is not there: the
+/// store was restored from a backup, most likely, and to drop the word would let the effect come about
+/// a second time.
+#[must_use]
+pub fn gone(file: &Path) -> CouldNot {
     CouldNot {
         reason: Reason::Damaged,
         message: format!(

@@ -38,7 +38,7 @@ pub fn persist(
     order: &mut dyn FnMut(StreamState) -> Order,
     command: &Command,
     tools: Tools<'_>,
-    mut again: Again,
+    again: &mut Again,
     tell: &mut dyn FnMut(Between<'_>),
 ) -> Persisted {
     let mut expect = expect;

@@ -120,7 +120,7 @@ impl Said {
 }
 
 /// The exit codes that an effect declares as proof that nothing happened (EXE-6).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct NotExecuted(BTreeSet<i32>);
 
 /// Exit codes that others than the command itself give it, with whose they are: declared as proof

@@ -2,7 +2,8 @@
 //! found and, where that must not stay so, what mends it (CLI-23).
 use std::time::Duration;
 
-use super::{Location, Mode, Options, open, postgres};
+use super::location::SqliteAt;
+use super::{Location, postgres, sqlite};
 
 /// What one look found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,29 +50,12 @@ pub struct Checked {
 pub fn check(location: &Location, probe: bool, within: Duration) -> Checked {
     match location {
         Location::Postgres(at) => postgres::doctor::check(at, probe, within),
-        Location::Sqlite(_) => embedded(location, probe, within),
+        Location::Sqlite(at) => embedded(at, probe, within),
     }
 }
 
-fn embedded(location: &Location, probe: bool, within: Duration) -> Checked {
-    let mut checked = Checked::default();
-    match open(location, &Options::new(Mode::Read, within)) {
-        Ok(opened) => {
-            let identity = opened.store.identity();
-            checked.store_id = Some(identity.store_id);
-            let version = format!("version {}", identity.schema_version);
-            checked.checks.push(Check::fine("schema", version));
-            let durable = "every writer sets and checks WAL and synchronous=FULL";
-            checked.checks.push(Check::fine("durability", durable));
-            let unfit = |warning: String| Check::wrong("place", "", warning);
-            checked.checks.extend(opened.warnings.into_iter().map(unfit));
-        }
-        Err(error) => checked.checks.push(Check::wrong(
-            "store",
-            "it cannot be used",
-            [Some(error.message), error.hint].into_iter().flatten().collect::<Vec<_>>().join("; "),
-        )),
-    }
+fn embedded(at: &SqliteAt, probe: bool, within: Duration) -> Checked {
+    let mut checked = sqlite::doctor::check(at, within);
     if probe {
         let none = "not asked: what a server does is probed, and this is a file";
         checked.checks.push(Check::fine("probe", none));

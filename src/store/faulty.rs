@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{
-    Append, Ask, Captured, CouldNot, End, Filter, Flow, Found, Glimpse, Identity, Listed, Reason,
-    Store, Stream,
+    Append, Ask, Captured, CouldNot, Cut, End, Filter, Flow, Found, Glimpse, Identity, Listed,
+    Pruned, Reason, Stats, Store, Stream, Walked,
 };
 use crate::plan::effect::HistoryRow;
 use crate::plan::key::Key;
@@ -47,7 +47,7 @@ pub enum Fault {
 pub struct Planned {
     /// The verb.
     pub verb: Verb,
-    /// Which call of it, from 1.
+    /// Which call of it, from 1; many together are one call.
     pub call: u32,
     /// What goes wrong.
     pub fault: Fault,
@@ -170,23 +170,40 @@ impl Faulty {
         within: Duration,
         read: impl FnOnce() -> Result<Found, CouldNot>,
     ) -> Result<Found, CouldNot> {
+        self.fallen_on(verb)?;
+        let answer = read();
+        self.perform(Some(verb), within);
+        answer
+    }
+
+    fn read_many(
+        &self,
+        verb: Verb,
+        asked: &[(&Key, Ask)],
+        within: Duration,
+        read: impl FnOnce() -> Vec<Result<Found, CouldNot>>,
+    ) -> Vec<Result<Found, CouldNot>> {
+        if let Err(error) = self.fallen_on(verb) {
+            return asked.iter().map(|_| Err(error.clone())).collect();
+        }
+        let answers = read();
+        self.perform(Some(verb), within);
+        answers
+    }
+
+    fn fallen_on(&self, verb: Verb) -> Result<(), CouldNot> {
         match self.called(verb) {
             // A read that is lost either way has no other trace.
-            Some(Fault::Fail(reason)) => return Err(on_purpose(reason)),
+            Some(Fault::Fail(reason)) => Err(on_purpose(reason)),
             Some(
                 Fault::Refuse
                 | Fault::LoseAnswer
                 | Fault::LoseRequest
                 | Fault::Late(_)
                 | Fault::Held,
-            ) => {
-                return Err(on_purpose(Reason::Unreachable));
-            }
-            None => {}
+            ) => Err(on_purpose(Reason::Unreachable)),
+            None => Ok(()),
         }
-        let answer = read();
-        self.perform(Some(verb), within);
-        answer
     }
 }
 
@@ -219,6 +236,39 @@ impl Store for Faulty {
         }
     }
 
+    fn load_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
+        self.read_many(Verb::Load, asked, within, || self.inner.load_many(asked, within))
+    }
+
+    fn append_many(&self, appends: &[&Append], within: Duration) -> Vec<End> {
+        let all = |end: End| vec![end; appends.len()];
+        let late = |behind| {
+            let mut state = self.state();
+            state.late.extend(appends.iter().map(|append| (behind, (*append).clone())));
+            all(End::Unknown(on_purpose(Reason::Unreachable)))
+        };
+        match self.called(Verb::Append) {
+            Some(Fault::Fail(reason)) => all(End::NotCommitted(on_purpose(reason))),
+            Some(Fault::Refuse) => all(End::Refused),
+            Some(Fault::LoseAnswer) => {
+                let lost = self.inner.append_many(appends, within);
+                lost.iter().map(|_| End::Unknown(on_purpose(Reason::Unreachable))).collect()
+            }
+            Some(Fault::LoseRequest) => all(End::Unknown(on_purpose(Reason::Unreachable))),
+            Some(Fault::Late(verb)) => late(Some(verb)),
+            Some(Fault::Held) => late(None),
+            None => {
+                let ends = self.inner.append_many(appends, within);
+                self.perform(Some(Verb::Append), within);
+                ends
+            }
+        }
+    }
+
+    fn reread_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
+        self.read_many(Verb::Reread, asked, within, || self.inner.reread_many(asked, within))
+    }
+
     fn reread(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
         self.read(Verb::Reread, within, || self.inner.reread(key, ask, within))
     }
@@ -248,6 +298,23 @@ impl Store for Faulty {
 
     fn glimpse(&self) -> Option<Glimpse> {
         self.inner.glimpse()
+    }
+
+    fn walk(
+        &self,
+        filter: &Filter,
+        each: &mut dyn FnMut(Walked) -> Flow,
+        within: Duration,
+    ) -> Result<(), CouldNot> {
+        self.inner.walk(filter, each, within)
+    }
+
+    fn prune(&self, cut: &Cut, within: Duration) -> Pruned {
+        self.inner.prune(cut, within)
+    }
+
+    fn stats(&self, within: Duration) -> Result<Stats, CouldNot> {
+        self.inner.stats(within)
     }
 
     fn identity(&self) -> &Identity {

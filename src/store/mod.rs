@@ -9,25 +9,29 @@
 //! | [`location`] | where a store is, as a user writes it |
 //! | [`open`](mod@open) | opens one |
 //! | [`check`](mod@check) | what a person may ask of a store: is it well? |
+//! | [`group`] | many appends together |
 //! | [`row`], `columns` | a record as flat columns, the same on every store |
 //! | [`postgres`] | a server, for many hosts |
 //! | [`sqlite`] | the embedded store |
 //! | [`postgres`] | the store for many hosts; so far, connecting to it |
 //! | [`conformance`] | what every store must do |
 //! | [`faulty`] | a store that loses answers on purpose |
+//! | [`upkeep`] | what is asked of a store to keep it |
 //! | [`stop`] | named places where a process halts itself, for tests that kill it there |
 pub mod check;
 mod columns;
 pub mod conformance;
 pub mod faulty;
+pub mod group;
 pub mod location;
 pub mod open;
 pub mod postgres;
 pub mod row;
 pub mod sqlite;
 pub mod stop;
+pub mod upkeep;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::plan::effect::{HistoryRow, Record};
 use crate::plan::key::Key;
@@ -35,6 +39,7 @@ use crate::plan::time::Timestamp;
 
 pub use self::location::Location;
 pub use self::open::{BeforeCommit, Mode, Opened, Options, open};
+pub use self::upkeep::{Cut, Pruned, Stats, Walked, Whole};
 pub use crate::plan::protocol::{Append, Ask, Captured, CouldNot, End, Found, Reason, Stream};
 
 /// A store of effects. One conformance suite holds for all (`conformance`).
@@ -52,6 +57,28 @@ pub trait Store: Send + Sync {
     /// still there (`append.found`), or that there is none. A reserving INSERT also requires the
     /// attempt floor to be the one loaded.
     fn append(&self, append: &Append, within: Duration) -> End;
+
+    /// As [`Store::load`], for many keys together; the answers are in the order of the questions. What
+    /// is wrong with one row is the answer about that one (BAT-4).
+    fn load_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
+        let began = Instant::now();
+        let left = || within.saturating_sub(began.elapsed());
+        asked.iter().map(|(key, ask)| self.load(key, *ask, left())).collect()
+    }
+
+    /// As [`Store::append`], for many in one transaction: each on its own condition, with an end of
+    /// its own, in the order in which they were given. A statement that fails takes the group apart,
+    /// and its appends are written singly (BAT-1, BAT-2). There is at most one append a key.
+    fn append_many(&self, appends: &[&Append], within: Duration) -> Vec<End> {
+        group::singly(self, appends, within)
+    }
+
+    /// As [`Store::reread`], for many keys, on one fresh connection (BAT-3).
+    fn reread_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
+        let began = Instant::now();
+        let left = || within.saturating_sub(began.elapsed());
+        asked.iter().map(|(key, ask)| self.reread(key, *ask, left())).collect()
+    }
 
     /// As [`Store::load`], on a fresh connection to the same store, waiting for a writer that is
     /// still in flight: used to settle an unknown write.
@@ -90,11 +117,36 @@ pub trait Store: Send + Sync {
         within: Duration,
     ) -> Result<Option<Captured>, CouldNot>;
 
+    /// Hands every record that `filter` lets through to `each`, with its whole history of the same
+    /// moment, in the order of their keys, until `each` says to stop. Nothing is open or locked while
+    /// `each` looks, so it may write to this store. Of the filter `key`, `stuck` and `older_than` do
+    /// not count.
+    ///
+    /// # Errors
+    /// [`CouldNot`].
+    fn walk(
+        &self,
+        filter: &Filter,
+        each: &mut dyn FnMut(Walked) -> Flow,
+        within: Duration,
+    ) -> Result<(), CouldNot>;
+
+    /// Lets go of what `cut` names, in one transaction: each row on the condition that it is the one
+    /// that was read, an effect whole with its history and its output; and raises the attempt floor
+    /// to the largest number that goes (OPS-4, OPS-5).
+    fn prune(&self, cut: &Cut, within: Duration) -> Pruned;
+
+    /// The store in numbers.
+    ///
+    /// # Errors
+    /// [`CouldNot`].
+    fn stats(&self, within: Duration) -> Result<Stats, CouldNot>;
+
     /// Which store this is.
     fn identity(&self) -> &Identity;
 
     /// What opening it has told of every key that is not there, where the guess that a key is new
-    /// costs less than a look (CMT-18).
+    /// costs less than a look (CMT-16).
     fn glimpse(&self) -> Option<Glimpse> {
         None
     }
@@ -111,6 +163,13 @@ pub struct Glimpse {
     pub attempt_floor: u64,
     /// The store's clock.
     pub now: Timestamp,
+}
+
+/// What a stream looks like of which nothing is kept any more but its size (OPS-2). No capture leaves
+/// it so: one that keeps anything keeps the last byte, and `none` counts nothing.
+#[must_use]
+pub fn was_pruned(captured: &Captured) -> bool {
+    !captured.whole && captured.bytes > 0 && captured.head.is_empty() && captured.tail.is_empty()
 }
 
 /// Which store it is.
@@ -139,6 +198,8 @@ pub struct Filter {
     pub stuck: bool,
     /// Only those whose newest event is at least this old, by the store's clock.
     pub older_than: Option<Duration>,
+    /// Only those whose first event is at least this old, by the store's clock. For [`Store::walk`].
+    pub there_for: Option<Duration>,
     /// Only keys after this one: where an earlier listing stopped.
     pub after: Option<Key>,
 }

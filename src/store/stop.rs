@@ -29,6 +29,8 @@ pub enum Point {
     InSettle,
     /// The settle is durable.
     AfterSettle,
+    /// Inside a prune's transaction, after its writes, before COMMIT. No run passes it.
+    InPrune,
 }
 
 impl Point {
@@ -58,6 +60,7 @@ impl Point {
             Self::BeforeSettle => "before-settle",
             Self::InSettle => "in-settle",
             Self::AfterSettle => "after-settle",
+            Self::InPrune => "in-prune",
         }
     }
 }
@@ -66,7 +69,8 @@ static ARMED: OnceLock<Point> = OnceLock::new();
 
 /// Arms the point of that name, for this process; an unknown name arms nothing.
 pub fn arm(name: &str) {
-    if let Some(point) = Point::ALL.into_iter().find(|point| point.name() == name) {
+    let mut all = Point::ALL.into_iter().chain([Point::InPrune]);
+    if let Some(point) = all.find(|point| point.name() == name) {
         let _ = ARMED.set(point);
     }
 }

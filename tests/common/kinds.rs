@@ -199,7 +199,8 @@ impl Home {
         dump
     }
 
-    fn sql(&self, sql: &str) -> Vec<Vec<Option<String>>> {
+    /// The rows of a statement on the server.
+    pub fn sql(&self, sql: &str) -> Vec<Vec<Option<String>>> {
         match self {
             Self::File(path) => panic!("{} is on no server", path.display()),
             Self::Shared(_) => shared().unwrap().sql(sql),

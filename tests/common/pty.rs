@@ -1,4 +1,5 @@
 //! A terminal with a person in front of it: what is typed, what is shown, its size, its hang-up.
+#![allow(dead_code, reason = "each test target uses some of it")]
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -41,7 +42,12 @@ impl Session {
     /// Starts `command` as the leader of a session with a terminal of its own, which is its stdin,
     /// stdout and stderr; every signal is at its default.
     pub fn start(command: &Command) -> Self {
-        let size = Winsize { ws_row: 24, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
+        Self::start_sized(command, 24, 200)
+    }
+
+    /// The same on a terminal of this size.
+    pub fn start_sized(command: &Command, rows: u16, columns: u16) -> Self {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(&size, None).unwrap();
         for end in [&pty.master, &pty.slave] {
             // Or what another test starts meanwhile would keep the terminal from hanging up.
@@ -95,6 +101,12 @@ impl Session {
             assert!(started.elapsed() < BOUND, "never so: {what}; shown was: {seen}");
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// How the terminal treats what is typed: its modes, as `stty` names them.
+    pub fn modes(&self) -> String {
+        let told = Command::new("stty").arg("-F").arg(&self.name).arg("-a").output().unwrap();
+        String::from_utf8(told.stdout).unwrap()
     }
 
     /// Changes the size of its window.

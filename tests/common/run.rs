@@ -251,6 +251,13 @@ impl Running {
         assert_eq!(status.signal(), Some(9), "it ended in another way: {status:?}");
     }
 
+    /// Kills it with SIGKILL, unless it has ended by itself meanwhile; whether that is what ended it.
+    pub fn kill_unless_ended(mut self) -> bool {
+        // Until it has been waited for, its number is nobody else's.
+        self.signal(Signal::SIGKILL);
+        self.wait().signal() == Some(9)
+    }
+
     /// Whether it has ended.
     pub fn ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()

@@ -51,7 +51,7 @@ fn killed_at(kind: Kind, point: Point) {
     holder.stopped();
     holder.kill();
     let left = match point {
-        Point::BeforeReserve | Point::InReserve => Left::Nothing,
+        Point::BeforeReserve | Point::InReserve | Point::InPrune => Left::Nothing,
         Point::AfterReserve | Point::BeforeBegin => Left::Reserved,
         Point::AfterBegin => Left::Executing(0),
         Point::Running | Point::BeforeSettle | Point::InSettle => Left::Executing(1),

@@ -16,6 +16,7 @@ on_every_store!(
     an_outcome_of_another_store_is_left_alone,
     a_spool_that_cannot_be_written_leaves_the_facts_on_stderr,
     an_outcome_that_cannot_be_delivered_stops_only_its_own_key,
+    a_dry_run_counts_what_the_spool_would_settle_and_leaves_it_there,
 );
 
 /// How long the store is tried: a settle may take six times that, and no less than its lease. On a busy
@@ -223,6 +224,70 @@ fn an_outcome_that_cannot_be_delivered_stops_only_its_own_key(kind: Kind) {
     assert!(end.stderr.contains("warning: k: "), "{}", end.stderr);
     assert!(file.exists());
     assert_eq!(at.marks(), 2);
+}
+
+fn a_dry_run_counts_what_the_spool_would_settle_and_leaves_it_there(kind: Kind) {
+    // CLI-13, EXE-25: it once said that it would run, where a run is refused.
+    let at = Place::new(kind);
+    assert_eq!(unrecorded(&at, "k", "").code, Some(74));
+    let file = spooled(&at);
+    let before = at.dump();
+    let script = [MARK, HOLD].concat();
+    let dry = || finish(&mut at.run("k", &["--dry-run"], &script));
+    let told = dry();
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert!(told.stderr.contains("k: COMMITTED (happened): would print"), "{told:?}");
+    assert_eq!(at.dump(), before);
+    // The same word, late.
+    let aside = at.env.path("elsewhere");
+    fs::rename(&file, &aside).unwrap();
+    at.lapsed("k");
+    at.resolve("k", "--not-executed");
+    let told = dry();
+    assert!(told.stderr.contains("k: would run as attempt 2"), "{told:?}");
+    fs::rename(&aside, &file).unwrap();
+    let told = dry();
+    assert_eq!(told.code, Some(76), "{told:?}");
+    assert!(file.exists());
+    assert_eq!(at.marks(), 1);
+}
+
+#[test]
+fn a_dry_run_is_refused_where_a_run_would_be_for_the_word_of_a_lost_store() {
+    // CLI-13, EXE-25
+    let at = Place::new(Kind::Sqlite);
+    assert_eq!(unrecorded(&at, "k", "").code, Some(74));
+    spooled(&at);
+    renamed(&at.file(), &at.env.path("lost.db"));
+    // With no store there, the default that would be made is as young.
+    let line = ["run", "--dry-run", "-k", "k", "--", "true"];
+    let told = at.env.run(line);
+    assert_eq!(told.code, Some(69), "{told:?}");
+    assert_eq!(at.ask(&["init"]).code, Some(0));
+    for flags in [&["--dry-run"][..], &[]] {
+        let told = finish(&mut at.run("k", flags, MARK));
+        assert_eq!(told.code, Some(69), "{flags:?}: {told:?}");
+        assert!(told.stderr.contains("nothing was run"), "{told:?}");
+    }
+    assert_eq!(at.marks(), 1);
+}
+
+#[test]
+fn a_dry_run_is_refused_where_a_run_would_be_for_an_effect_that_was_restored_away() {
+    // CLI-13, EXE-25
+    let at = Place::new(Kind::Sqlite);
+    assert_eq!(unrecorded(&at, "k", "").code, Some(74));
+    for table in ["history", "effects"] {
+        at.connect().execute(&format!("DELETE FROM {table}"), []).unwrap();
+    }
+    for flags in [&["--dry-run"][..], &[]] {
+        let told = finish(&mut at.run("k", flags, MARK));
+        assert_eq!(told.code, Some(69), "{flags:?}: {told:?}");
+        assert!(told.stderr.contains("was it restored from a backup?"), "{told:?}");
+    }
+    let other = finish(&mut at.run("other", &["--dry-run"], MARK));
+    assert_eq!(other.code, Some(0), "{other:?}");
+    assert_eq!(at.marks(), 1);
 }
 
 /// The store's file and what belongs to it, by another name.

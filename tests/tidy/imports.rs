@@ -113,7 +113,8 @@ fn library(sources: &[Source]) -> impl Iterator<Item = &Source> {
 
 /// Whether a file belongs to the binary.
 pub fn binary(path: &str) -> bool {
-    path == "src/main.rs" || path.starts_with("src/cli/") || path.starts_with("verify/")
+    let rooms = ["src/cli/", "src/config/", "verify/"];
+    path == "src/main.rs" || rooms.iter().any(|room| path.starts_with(room))
 }
 
 fn room_of(path: &str) -> Option<&str> {

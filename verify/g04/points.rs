@@ -18,7 +18,8 @@ enum Left {
 
 fn left(point: Point) -> Left {
     match point {
-        Point::BeforeReserve | Point::InReserve => Left::Nothing,
+        // No run passes the last one.
+        Point::BeforeReserve | Point::InReserve | Point::InPrune => Left::Nothing,
         Point::AfterReserve | Point::BeforeBegin | Point::AfterBegin => Left::Unrun,
         Point::Running | Point::BeforeSettle | Point::InSettle => Left::Ran,
         Point::AfterSettle => Left::Committed,

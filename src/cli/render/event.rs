@@ -5,7 +5,7 @@ use ctrlrun::plan::effect::{
 
 use ctrlrun::plan::time::Timestamp;
 
-use super::text::{clean, rfc3339};
+use super::text::{clean, rfc3339, safe_json};
 
 /// The `began` event that a row is, if it is one.
 #[must_use]
@@ -22,14 +22,15 @@ pub fn late(row: &HistoryRow) -> Option<&LateOutcome> {
 /// The object of one event, as one line.
 #[must_use]
 pub fn line(row: &HistoryRow) -> String {
-    format!(
+    let line = format!(
         "{{\"revision\":{},\"type\":\"{}\",\"recorded_at\":\"{}\",\"attempt\":{},\"data\":{}}}",
         row.revision,
         row.event.kind(),
         rfc3339(row.recorded_at),
         row.attempt,
         data(row)
-    )
+    );
+    safe_json(&line)
 }
 
 /// An event's data, with its time as all times are told (CLI-6).
@@ -125,9 +126,12 @@ pub fn late_word(event: &LateOutcome) -> String {
     format!("attempt {} said later: {word} ({})", event.attempt, clean(&event.ending.detail))
 }
 
-/// `refund.sh, 2 arguments`
+/// `refund.sh, 2 arguments`; what was not to be recorded has no name.
 #[must_use]
 pub fn program(name: &str, arguments: u32) -> String {
+    if name.is_empty() {
+        return "a command that is not recorded".to_owned();
+    }
     let arguments = super::text::count(arguments.into(), "argument");
     format!("{}, {arguments}", clean(name))
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::event::began;
 use super::next::next;
-use super::text::rfc3339;
+use super::text::{rfc3339, safe_json};
 use crate::cli::which::Place;
 
 /// See the module.
@@ -98,6 +98,7 @@ impl<'a> Object<'a> {
             clippy::expect_used,
             reason = "a plain struct of strings and numbers always serialises"
         )]
-        serde_json::to_string(self).expect("a record's object serialises")
+        let line = serde_json::to_string(self).expect("a record's object serialises");
+        safe_json(&line)
     }
 }

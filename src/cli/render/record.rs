@@ -4,13 +4,13 @@ use std::fmt::Write;
 use ctrlrun::plan::effect::{Began, Event, HistoryRow, LateOutcome, State, Verdict};
 use ctrlrun::plan::key::idempotency_key;
 use ctrlrun::plan::time::Timestamp;
-use ctrlrun::store::{Captured, Shown};
+use ctrlrun::store::{Captured, Shown, was_pruned};
 
-use super::event::{began, late, late_word, program};
+use super::event::{began, how, late, late_word, program};
 use super::next;
 use super::shell::line;
 use super::state::{self, gloss, name_at, why};
-use super::text::{age, clean, count, cut, second, second_beside, width};
+use super::text::{age, clean, count, cut, folded, second, second_beside, width};
 use crate::cli::which::Place;
 
 /// How many of the last lines of standard error are shown.
@@ -27,6 +27,8 @@ pub struct Evidence<'a> {
     pub shown: &'a Shown,
     /// Its history.
     pub history: &'a [HistoryRow],
+    /// What is stored of the attempt's standard output.
+    pub stdout: Option<&'a Captured>,
     /// What is stored of the attempt's standard error.
     pub stderr: Option<&'a Captured>,
     /// Where it was read.
@@ -71,6 +73,9 @@ impl Evidence<'_> {
             };
             let said = format!("{}{contradicts}", late_word(late));
             self.field(&mut text, "late", &[said]);
+        }
+        if let Some(probed) = self.probed() {
+            self.field(&mut text, "probe", &[probed]);
         }
         self.stdout_size(&mut text);
         self.stderr_lines(&mut text);
@@ -135,8 +140,21 @@ impl Evidence<'_> {
         self.history.iter().filter_map(late)
     }
 
+    /// What a probe said last of the current attempt (DEC-6).
+    fn probed(&self) -> Option<String> {
+        let attempt = self.shown.record.attempt;
+        let probed =
+            |row: &&HistoryRow| row.attempt == attempt && matches!(row.event, Event::Probed(_));
+        let row = self.history.iter().rev().find(probed)?;
+        Some(format!("{}, {} ago", how(&row.event), age(self.shown.now.since(row.recorded_at))))
+    }
+
     fn stdout_size(&self, text: &mut String) {
         let sizes = self.shown.stdout;
+        if self.stdout.is_some_and(was_pruned) {
+            self.field(text, "stdout", &[format!("{}, pruned", count(sizes.bytes, "byte"))]);
+            return;
+        }
         if sizes.bytes > 0 {
             let key = self.shown.record.key.as_str();
             let cut = if sizes.truncated { ", not stored whole" } else { "" };
@@ -150,6 +168,10 @@ impl Evidence<'_> {
         let Some(kept) = self.stderr.filter(|kept| kept.bytes > 0) else {
             return;
         };
+        if was_pruned(kept) {
+            self.field(text, "stderr", &[format!("{}, pruned", count(kept.bytes, "byte"))]);
+            return;
+        }
         let mut bytes = kept.head.clone();
         bytes.extend_from_slice(&kept.tail);
         let all = String::from_utf8_lossy(&bytes);
@@ -248,24 +270,6 @@ impl Evidence<'_> {
 fn push(text: &mut String, name: &str, value: &str) {
     let line = format!("  {name:<8} {value}");
     let _ = writeln!(text, "{}", line.trim_end());
-}
-
-/// `text` in lines of at most `most` columns, broken at spaces where there are any.
-fn folded(text: &str, most: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let last = lines.len() - 1;
-        let line = &mut lines[last];
-        if line.is_empty() {
-            line.push_str(word);
-        } else if width(line) + 1 + width(word) <= most {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
 }
 
 /// Whether a word that came late says otherwise than the record (CLI-16).

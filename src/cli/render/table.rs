@@ -15,6 +15,9 @@ const WHY_MIN: usize = 10;
 const WHY_CUT: usize = 30;
 /// The most columns for a host's name.
 const WHERE_MAX: usize = 16;
+/// The most columns of a reason where there is no terminal whose width could say: a person who looks at
+/// a list wants to see which, and `show` and `--json` have the rest.
+const WHY_MAX: usize = 500;
 const HEAD: [&str; 7] = ["KEY", "STATE", "REV", "ATTEMPT", "AGE", "WHERE", "WHY"];
 const WHY: usize = 6;
 
@@ -116,7 +119,7 @@ impl Layout {
         let [key, state, revision, attempt, age, host, why] = &row.cells;
         let fit = |text: &str, indent: usize| match self.columns {
             Some(columns) => cut(text, columns.saturating_sub(indent)).into_owned(),
-            None => text.to_owned(),
+            None => cut(text, WHY_MAX).into_owned(),
         };
         let facts: usize = self.widths[..WHY].iter().map(|width| width + 2).sum();
         match self.kind {
@@ -225,5 +228,8 @@ mod tests {
         // CLI-15
         let long = "x".repeat(300);
         assert!(printed(&[row("k", &long)], None).contains(&long));
+        // OPS-12: but no reason fills the screen of whoever reads it.
+        let endless = printed(&[row("k", &"x".repeat(100_000))], None);
+        assert!(endless.len() < 1_000 && endless.trim_end().ends_with("x…"), "{}", endless.len());
     }
 }

@@ -32,6 +32,25 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
+/// JSON as text that is safe to look at: what [`clean`] escapes is escaped here as JSON does, so that it
+/// means the same. Such characters stand in strings only, and are all of one UTF-16 unit.
+#[must_use]
+pub fn safe_json(json: &(impl std::fmt::Display + ?Sized)) -> String {
+    let text = json.to_string();
+    if !text.chars().any(is_unsafe) {
+        return text;
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_unsafe(c) {
+            let _ = write!(safe, "\\u{:04x}", u32::from(c));
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
+}
+
 /// Whether a character is not printed as it is.
 #[must_use]
 pub fn is_unsafe(c: char) -> bool {
@@ -64,6 +83,25 @@ pub fn cut(text: &str, columns: usize) -> Cow<'_, str> {
     }
     kept.push('…');
     Cow::Owned(kept)
+}
+
+/// `text` in lines of at most `most` columns, broken at spaces where there are any.
+#[must_use]
+pub fn folded(text: &str, most: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.len() - 1;
+        let line = &mut lines[last];
+        if line.is_empty() {
+            line.push_str(word);
+        } else if width(line) + 1 + width(word) <= most {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
 }
 
 /// A length of time in its largest unit that is not nothing: `4 s`, `41 m`, `2 h`, `31 d`.
@@ -103,6 +141,17 @@ pub fn span(of: Duration) -> String {
 pub fn count(of: u64, noun: &str) -> String {
     let s = if of == 1 { "" } else { "s" };
     format!("{} {noun}{s}", number(of))
+}
+
+/// `512 bytes`, `64 KiB`, `12 MiB`: rounded down to a whole number of its unit.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_024 => count(bytes, "byte"),
+        1_024..1_048_576 => format!("{} KiB", bytes >> 10),
+        1_048_576..1_073_741_824 => format!("{} MiB", bytes >> 20),
+        _ => format!("{} GiB", number(bytes >> 30)),
+    }
 }
 
 /// `1,234,567`
@@ -168,6 +217,16 @@ mod tests {
         ] {
             assert_eq!(clean(text), safe);
         }
+    }
+
+    #[test]
+    fn json_is_safe_to_look_at_and_means_the_same() {
+        // CLI-5, OPS-12
+        let evil = "a\u{9b}\u{7f}\u{202e}\u{200b}\u{1b}\n\\u{1f600}\"";
+        let object = serde_json::json!({ evil: [evil] });
+        let safe = safe_json(&object);
+        assert!(!safe.chars().any(is_unsafe), "{safe}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).unwrap(), object);
     }
 
     #[test]

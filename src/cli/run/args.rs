@@ -3,11 +3,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use ctrlrun::plan::expect::StreamState;
 use ctrlrun::plan::verdict::NotExecuted;
 
 use crate::cli::values::{self, Capture, Per};
+use crate::config::effect::Probe;
 
 /// Run one command as an effect: once, whatever happens in between
 ///
@@ -16,18 +18,22 @@ use crate::cli::values::{self, Capture, Per};
 /// until a person has looked. Exit 0 means COMMITTED; any other exit code proves nothing, unless
 /// --not-executed says so.
 #[derive(Debug, PartialEq, Args)]
-#[command(after_help = "Examples:
+#[command(
+    override_usage = "ctrlrun run --key KEY [OPTIONS] -- CMD [ARG...]\n       ctrlrun run [OPTIONS] NAME [PARAM=VALUE...]",
+    after_help = "Examples:
   ctrlrun run --key refund:txn_1 -- ./refund.sh txn_1
   ctrlrun run --key refund:txn_1 --not-executed 6,11 -- ./refund.sh txn_1
+  ctrlrun run refund payment_id=txn_1 amount=500
   0 3 * * * ctrlrun run -k backup --per day --on-running skip -- backup.sh
   while read -r id; do ctrlrun run -n -k \"m:$id\" -- ./m.sh \"$id\"; done <ids
 
 Exit status: the command's own if it ran; 0 COMMITTED, now or earlier; 64 to 79 nothing was run
-(ctrlrun help exit-codes).")]
+(ctrlrun help exit-codes)."
+)]
 pub struct RunArgs {
     /// The effect's name; a key names one effect for ever
-    #[arg(short, long)]
-    pub key: String,
+    #[arg(short, long, required_unless_present = "name")]
+    pub key: Option<String>,
     /// A job that comes round again: append the current period (UTC) to the key
     #[arg(long, value_name = "PERIOD")]
     pub per: Option<Per>,
@@ -44,12 +50,12 @@ pub struct RunArgs {
     /// From TERM to KILL
     #[arg(long, value_name = "DUR", default_value = "10s", value_parser = values::duration, help_heading = "The command")]
     pub kill_after: Duration,
-    /// How soon a crash is noticed; renewed as long as the command runs
-    #[arg(long, value_name = "DUR", default_value = "5m", value_parser = values::lease, help_heading = "The command")]
-    pub lease: Duration,
-    /// How much of each stream is kept (its first and last half), or none; you see all of it
-    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = values::capture, help_heading = "The command")]
-    pub capture: Capture,
+    /// How soon a crash is noticed; renewed as long as the command runs [default: 5m]
+    #[arg(long, value_name = "DUR", value_parser = values::lease, help_heading = "The command")]
+    pub lease: Option<Duration>,
+    /// How much of each stream is kept (its first and last half), or none; you see all of it [default: 64KiB]
+    #[arg(long, value_name = "SIZE", value_parser = values::capture, help_heading = "The command")]
+    pub capture: Option<Capture>,
     /// Give it /dev/null as standard input
     #[arg(short, long, help_heading = "The command")]
     pub no_stdin: bool,
@@ -79,22 +85,22 @@ pub struct RunArgs {
     /// Refuse more attempts than this
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "If it is there already")]
     pub max_attempts: Option<u64>,
+    /// If it is AMBIGUOUS: ask this (sh -c): exit 0 and a last line `committed` or `not-executed`
+    #[arg(long, value_name = "CMD", value_parser = NonEmptyStringValueParser::new(), help_heading = "If it is there already")]
+    pub reconcile: Option<String>,
+    /// How long that may take
+    #[arg(long, value_name = "DUR", default_value = "30s", value_parser = values::some_time, help_heading = "If it is there already")]
+    pub reconcile_timeout: Duration,
     /// Allow another command on a key that was resolved as not executed
     #[arg(long, help_heading = "If it is there already")]
     pub rebind: bool,
 
     /// Run it again in this process after FAILED, at most so often; never after AMBIGUOUS
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 0,
-        hide_default_value = true,
-        help_heading = "Again"
-    )]
-    pub retries: u32,
-    /// The pause before the first retry; it doubles
-    #[arg(long, value_name = "DUR", default_value = "1s", value_parser = values::duration, help_heading = "Again")]
-    pub backoff: Duration,
+    #[arg(long, value_name = "N", help_heading = "Again")]
+    pub retries: Option<u32>,
+    /// The pause before the first retry; it doubles [default: 1s]
+    #[arg(long, value_name = "DUR", value_parser = values::duration, help_heading = "Again")]
+    pub backoff: Option<Duration>,
 
     /// One more value that identifies the request
     #[arg(long, value_name = "VALUE", help_heading = "What identifies the request")]
@@ -125,9 +131,44 @@ pub struct RunArgs {
     #[arg(long, help_heading = "Evidence")]
     pub dry_run: bool,
 
+    /// Or an effect of ctrlrun.toml, by its name
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// Its parameters
+    #[arg(value_name = "PARAM=VALUE", requires = "name")]
+    pub params: Vec<OsString>,
     /// The command and its arguments, behind `--`
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required_unless_present = "name", value_name = "CMD")]
     pub command: Vec<OsString>,
+    /// What finds out whether it happened, of a named effect that has such a thing.
+    #[arg(skip)]
+    pub probe: Option<Probe>,
+}
+
+impl RunArgs {
+    /// The key as it was given; empty where none was.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        self.key.as_deref().unwrap_or_default()
+    }
+
+    /// How soon a crash is noticed.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        self.lease.unwrap_or(Duration::from_secs(300))
+    }
+
+    /// How much of each stream is kept.
+    #[must_use]
+    pub fn capture(&self) -> Capture {
+        self.capture.unwrap_or(Capture::Bytes(64 << 10))
+    }
+
+    /// The pause before the first retry.
+    #[must_use]
+    pub fn backoff(&self) -> Duration {
+        self.backoff.unwrap_or(Duration::from_secs(1))
+    }
 }
 
 /// See [`RunArgs::on_committed`].

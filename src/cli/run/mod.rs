@@ -3,21 +3,27 @@
 //! | file | about |
 //! |---|---|
 //! | [`args`] | the flags |
+//! | [`named`] | an effect by its name, and what the configuration says where no flag does |
 //! | [`request`] | the key, and what it is bound to |
 //! | [`quick`] | the plain command lines, read without the parser |
+//! | [`asking`] | a probe, where it meets AMBIGUOUS |
+//! | [`trace`] | where it belongs, as its caller traces it |
 //! | [`dry`] | what would happen |
 //! | [`replay`] | a stored output, printed again |
 //! | [`status`] | the exit status of what came of it |
 //! | [`tell`] | what came of it, in words |
 //! | [`report`] | the JSON report |
 mod args;
+mod asking;
 mod dry;
+mod named;
 pub mod quick;
 mod replay;
-mod report;
-mod request;
+pub mod report;
+pub mod request;
 mod status;
-mod tell;
+pub mod tell;
+mod trace;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -37,6 +43,7 @@ use uuid::Uuid;
 
 pub use args::RunArgs;
 use args::{OnCommitted, OnRunning};
+use asking::{Inquiry, Then};
 use report::Report;
 use request::Asked;
 use status::Status;
@@ -44,29 +51,35 @@ use status::Status;
 use super::Global;
 use super::access::{Opened, for_running};
 use super::error::{CliError, Deed, Exit};
+use super::journal;
 use super::render::text::{clean, span};
 use super::spooled;
 
 /// Arms a stop point, in a scratch store only (STO-12).
-const STOP_VARIABLE: &str = "CTRLRUN_STOP_AT";
+pub const STOP_VARIABLE: &str = "CTRLRUN_STOP_AT";
 
 /// Runs the command as an effect.
 ///
 /// # Errors
-/// Every refusal, and every outcome but COMMITTED.
-pub fn run(args: RunArgs, global: &Global) -> Result<Exit, CliError> {
-    let mut report = Report::open(args.report.as_deref(), &args.key, global)?;
-    let end = go(&args, global, &mut report);
-    report.write(&end, global);
+/// A report that cannot be opened. Whatever comes of the run is told here, before its hook.
+pub fn run(mut args: RunArgs, global: &Global) -> Result<Exit, CliError> {
+    let mut report = Report::open(args.report.as_deref(), args.key(), global)?;
+    let end = go(&mut args, global, &mut report);
+    let hook = report.write(&end, global);
+    if let Some(told) = end.told {
+        let told = match end.status {
+            Status::Code(code) => told.exiting(code),
+            Status::Signal(_) => told,
+        };
+        told.report(global.json);
+    }
+    // Last of all: nobody waits for it who could do something with what is told.
+    if let Some((hook, report)) = hook {
+        hook.run(&report, global);
+    }
     match end.status {
-        Status::Code(code) => match end.told {
-            Some(told) => Err(told.exiting(code)),
-            None => Ok(Exit(code)),
-        },
+        Status::Code(code) => Ok(Exit(code)),
         Status::Signal(number) => {
-            if let Some(told) = end.told {
-                told.report(global.json);
-            }
             // The store is closed, the outcome recorded and told: nothing is left to be done.
             die_of_signal(number)
         }
@@ -83,7 +96,8 @@ pub fn report_usage(told: &CliError, report: Option<OsString>, store: Option<OsS
     // One that cannot be written is not worth a second error.
     if let Ok(mut report) = Report::open(Some(Path::new(&path)), "", &global) {
         report.refused_before(told);
-        report.write(&End::refused(told.clone()), &global);
+        // Of a refusal no hook is told.
+        let _ = report.write(&End::refused(told.clone()), &global);
     }
 }
 
@@ -105,15 +119,17 @@ impl End {
     }
 }
 
-fn go(args: &RunArgs, global: &Global, report: &mut Report) -> End {
+fn go(args: &mut RunArgs, global: &Global, report: &mut Report) -> End {
     try_go(args, global, report).unwrap_or_else(|error| {
         report.refused_before(&error);
         End::refused(error)
     })
 }
 
-fn try_go(args: &RunArgs, global: &Global, report: &mut Report) -> Result<End, CliError> {
-    let asked = request::read(args)?;
+fn try_go(args: &mut RunArgs, global: &Global, report: &mut Report) -> Result<End, CliError> {
+    named::fill(args, &global.settings)?;
+    let args = &*args;
+    let asked = request::read(args, global.settings.defaults.record_command.unwrap_or_default())?;
     report.about(&asked.key);
     for warning in &asked.warnings {
         global.note(&format!("warning: {warning}"));
@@ -128,7 +144,7 @@ fn try_go(args: &RunArgs, global: &Global, report: &mut Report) -> Result<End, C
     // child's, and must not end this process with a reservation in its hand.
     let signals = Signals::install().map_err(|error| CliError::no_signals(&error))?;
     let opened = for_running(global)?;
-    let spool = Spool::find(&spooled::candidates(), opened.store.identity().store_id);
+    let spool = Spool::find(&spooled::candidates(global), opened.store.identity().store_id);
     match &spool {
         Some(spool) => spooled::deliver_first(&opened, spool, &asked.key, Deed::Run, global)?,
         None => global.note(
@@ -136,6 +152,7 @@ fn try_go(args: &RunArgs, global: &Global, report: &mut Report) -> Result<End, C
              take will be told here only",
         ),
     }
+    let journal = journal::open(global, &asked.key)?;
     let lost = |record: Option<&Record>| global.note(&tell::lost(&asked, record));
     let kept = |undelivered: &Undelivered, spooled: bool| {
         global.note(&tell::trying(&asked, undelivered, spooled));
@@ -143,6 +160,7 @@ fn try_go(args: &RunArgs, global: &Global, report: &mut Report) -> Result<End, C
     let tools = Tools {
         store: opened.store.as_ref(),
         spool: spool.as_ref(),
+        journal: journal.as_ref(),
         signals: Some(&signals),
         lost: &lost,
         kept: &kept,
@@ -150,26 +168,39 @@ fn try_go(args: &RunArgs, global: &Global, report: &mut Report) -> Result<End, C
     let command = command(args);
     // Of the first attempt only: a later one knows better.
     let mut guess = opened.guess.clone();
-    let persisted = persist(
-        args.expect,
-        &mut |expect| Order { guess: guess.take(), ..order(args, &asked, global, expect) },
-        &command,
-        tools,
-        Again::new(
-            host::now().plus(args.wait.unwrap_or(Duration::ZERO)),
-            args.retries,
-            args.backoff,
-        ),
-        &mut |between| tell_between(&between, &asked, &opened, global),
+    let mut again = Again::new(
+        host::now().plus(args.wait.unwrap_or(Duration::ZERO)),
+        args.retries.unwrap_or(0),
+        args.backoff(),
     );
-    let (ran, interrupted) = match persisted {
-        Persisted::Ended(ran) => (ran, None),
-        Persisted::Interrupted(ran, signal) => (ran, Some(signal)),
+    let mut inquiry = Inquiry::new(asking::probe(args), args.expect);
+    let (ran, interrupted) = loop {
+        let persisted = persist(
+            inquiry.expect(),
+            &mut |expect| Order { guess: guess.take(), ..order(args, &asked, global, expect) },
+            &command,
+            tools,
+            &mut again,
+            &mut |between| tell_between(&between, &asked, &opened, global),
+        );
+        let (mut ran, interrupted) = match persisted {
+            Persisted::Ended(ran) => (ran, None),
+            Persisted::Interrupted(ran, signal) => (ran, Some(signal)),
+        };
+        for problem in &ran.problems {
+            global.note(&clean(problem));
+        }
+        if interrupted.is_some() {
+            break (ran, interrupted);
+        }
+        match inquiry.ask(&mut ran, &opened, &signals, global) {
+            Then::DecideAnew => {}
+            Then::End => break (ran, None),
+            Then::Interrupted(signal) => break (ran, Some(signal)),
+        }
     };
-    for problem in &ran.problems {
-        global.note(&clean(problem));
-    }
-    Ok(finish(args, &asked, &opened, spool.as_ref(), global, &ran, interrupted, report))
+    let end = finish(args, &asked, &opened, spool.as_ref(), global, &ran, interrupted, report);
+    Ok(inquiry.told_with(end, &opened))
 }
 
 #[expect(clippy::too_many_arguments, reason = "the end of a run looks at all of it once")]
@@ -183,11 +214,14 @@ fn finish(
     interrupted: Option<i32>,
     report: &mut Report,
 ) -> End {
+    if let Some(note) = tell::rebound(asked, opened, ran) {
+        global.note(&note);
+    }
     let busy = matches!(ran.report.result, Outcome::Refused(Refusal::InProgress));
     let new = matches!(ran.report.result, Outcome::Settled { verdict: Verdict::Committed, .. });
     let committed = matches!(ran.report.result, Outcome::CommittedAlready);
     let replayed = committed && args.on_committed == OnCommitted::Replay;
-    report.ran(ran, replayed, committed && args.on_committed == OnCommitted::Refuse);
+    report.ran(ran, replayed, committed && args.on_committed == OnCommitted::Refuse, global);
     if let Some(signal) = interrupted {
         let told = Some(tell::interrupted(asked, opened, ran, signal));
         return report.closing(opened, asked, End { status: Status::Signal(signal), told });
@@ -204,7 +238,7 @@ fn finish(
     } else if new || (busy && args.on_running == OnRunning::Skip) {
         End::silent()
     } else {
-        let told = tell::result(args, asked, opened, spool, ran);
+        let told = tell::result(args.not_executed.is_some(), asked, opened, spool, ran);
         let status = status::of(ran, args.exit).unwrap_or_kind(&told);
         End { status, told: Some(told) }
     };
@@ -219,9 +253,9 @@ fn order(args: &RunArgs, asked: &Asked, global: &Global, expect: StreamState) ->
         expect,
         max_attempts: args.max_attempts,
         rebind: args.rebind,
-        lease: args.lease,
+        lease: args.lease(),
         ran_on: asked.ran_on.clone(),
-        labels: args.label.iter().cloned().collect(),
+        labels: trace::labels(args),
         not_executed: args.not_executed.clone().unwrap_or_default(),
         store_timeout: global.store_timeout,
         outcome_id: host::outcome_id(),
@@ -235,7 +269,7 @@ fn command(args: &RunArgs) -> Command {
         program: words.next().unwrap_or_default(),
         args: words.collect(),
         no_stdin: args.no_stdin,
-        capture: args.capture.bytes(),
+        capture: args.capture().bytes(),
         timeout: args.timeout,
         kill_after: args.kill_after,
         outcome_dir: outcome_dir(),
@@ -244,7 +278,7 @@ fn command(args: &RunArgs) -> Command {
 
 /// Where the outcome file is made: where the user says by TMPDIR, else in memory if there is such a
 /// place, since it need not outlive this process, and a file on a disk costs a run noticeably.
-fn outcome_dir() -> Option<PathBuf> {
+pub fn outcome_dir() -> Option<PathBuf> {
     let variable = |name: &str| {
         let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
         Some(PathBuf::from(value))

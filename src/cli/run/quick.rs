@@ -8,11 +8,12 @@ use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use ctrlrun::drive::reconcile::TIME_MAX;
 use ctrlrun::plan::expect::StreamState;
 
 use super::args::{ExitAs, OnCommitted, OnRunning, RunArgs};
 use crate::cli::Global;
-use crate::cli::values::{self, Capture, Per};
+use crate::cli::values::{self, Per};
 
 /// Reads `ctrlrun run ...`; `None` where the parser is to read it.
 #[must_use]
@@ -69,19 +70,26 @@ fn switch(name: &str, global: &mut Global, args: &mut RunArgs) -> bool {
 
 /// A flag with its value.
 fn option(name: &str, value: &OsStr, global: &mut Global, args: &mut RunArgs) -> Option<()> {
-    if name == "--store" {
-        global.store = Some(value.to_owned());
-        return Some(());
+    match name {
+        "--store" => {
+            global.store = Some(value.to_owned());
+            return Some(());
+        }
+        "--config" => {
+            global.config = Some(value.to_owned());
+            return Some(());
+        }
+        _ => {}
     }
     let text = value.to_str()?;
     match name {
-        "-k" | "--key" => args.key = text.to_owned(),
+        "-k" | "--key" => args.key = Some(text.to_owned()),
         "--per" => args.per = Some(Per::from_str(text, false).ok()?),
         "--not-executed" => args.not_executed = Some(values::not_executed(text).ok()?),
         "--timeout" => args.timeout = Some(values::some_time(text).ok()?),
         "--kill-after" => args.kill_after = values::duration(text).ok()?,
-        "--lease" => args.lease = values::lease(text).ok()?,
-        "--capture" => args.capture = values::capture(text).ok()?,
+        "--lease" => args.lease = Some(values::lease(text).ok()?),
+        "--capture" => args.capture = Some(values::capture(text).ok()?),
         "--on-committed" => args.on_committed = OnCommitted::from_str(text, false).ok()?,
         "--on-running" => args.on_running = OnRunning::from_str(text, false).ok()?,
         "--exit" => args.exit = ExitAs::from_str(text, false).ok()?,
@@ -96,23 +104,25 @@ fn option(name: &str, value: &OsStr, global: &mut Global, args: &mut RunArgs) ->
 /// What stands where no flag says otherwise.
 fn defaults() -> RunArgs {
     RunArgs {
-        key: String::new(),
+        key: None,
         per: None,
         key_as_is: false,
         not_executed: None,
         timeout: None,
         kill_after: Duration::from_secs(10),
-        lease: Duration::from_secs(300),
-        capture: Capture::Bytes(64 << 10),
+        lease: None,
+        capture: None,
         no_stdin: false,
         on_committed: OnCommitted::Replay,
         on_running: OnRunning::Refuse,
         wait: None,
         expect: StreamState::Any,
         max_attempts: None,
+        reconcile: None,
+        reconcile_timeout: TIME_MAX,
         rebind: false,
-        retries: 0,
-        backoff: Duration::from_secs(1),
+        retries: None,
+        backoff: None,
         bind: Vec::new(),
         bind_file: Vec::new(),
         bind_env: Vec::new(),
@@ -122,6 +132,9 @@ fn defaults() -> RunArgs {
         report: None,
         exit: ExitAs::Child,
         dry_run: false,
+        name: None,
+        params: Vec::new(),
+        probe: None,
         command: Vec::new(),
     }
 }
@@ -148,6 +161,7 @@ mod tests {
             "-k it's",
             "-k a_b",
             "-k a --store /x/y.db",
+            "-k a --config c.toml",
             "-k a --store=sqlite:/x?network=allow",
             "--json -k a --quiet --store-timeout 2s",
             "-k a --per week --key-as-is",
@@ -186,7 +200,11 @@ mod tests {
             "ctrlrun run -k a --json=yes -- true",
             "ctrlrun run -k a --report r -- true",
             "ctrlrun run -k a --retries 2 -- true",
+            "ctrlrun run -k a --reconcile true -- true",
             "ctrlrun run -k a true",
+            "ctrlrun run refund payment_id=a",
+            "ctrlrun run refund -k a -- true",
+            "ctrlrun run --config= -k a -- true",
             "ctrlrun -q run -k a -- true",
         ] {
             assert_eq!(both(line).0, None, "{line}");

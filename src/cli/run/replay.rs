@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ctrlrun::drive::run::Ran;
 use ctrlrun::plan::effect::{CommittedBy, Record, State};
-use ctrlrun::store::{Captured, Stream};
+use ctrlrun::store::{Captured, Stream, was_pruned};
 
 use super::RunArgs;
 use super::request::Asked;
@@ -106,7 +106,9 @@ fn of(opened: &Opened, record: &Record, stream: Stream) -> Stored {
 
 fn whole(captured: Captured) -> Stored {
     if !captured.whole {
-        let why = if captured.bytes == 0 {
+        let why = if was_pruned(&captured) {
+            "it was pruned (ctrlrun prune)"
+        } else if captured.bytes == 0 {
             "it was not stored (--capture none)"
         } else {
             "it was longer than --capture, and only its beginning and end are stored"

@@ -1,5 +1,5 @@
 //! The key that was asked for, and what it is bound to (KEY clauses).
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -15,6 +15,7 @@ use super::RunArgs;
 use crate::cli::error::{CliError, Deed, Kind};
 use crate::cli::render::text::clean;
 use crate::cli::values::Per;
+use crate::config::RecordCommand;
 
 /// What was asked for, checked before any store is opened.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub struct Asked {
     pub key: Key,
     /// What its key is to be bound to.
     pub request: Request,
+    /// The program's name, for a person here; the store may keep none.
+    pub program: String,
     /// Where it would run.
     pub ran_on: RanOn,
     /// What a careful colleague would say of the command line, a line each.
@@ -33,7 +36,7 @@ pub struct Asked {
 ///
 /// # Errors
 /// 64 for a key that cannot be one, 66 for a file that cannot be read.
-pub fn read(args: &RunArgs) -> Result<Asked, CliError> {
+pub fn read(args: &RunArgs, record: RecordCommand) -> Result<Asked, CliError> {
     let key = key(args)?;
     let own = std::env::var_os("CTRLRUN_KEY");
     if own.is_some_and(|own| own.as_bytes() == key.as_str().as_bytes()) {
@@ -46,26 +49,50 @@ pub fn read(args: &RunArgs) -> Result<Asked, CliError> {
             ),
         ));
     }
+    let program = program(&args.command);
+    let recorded = record != RecordCommand::None;
+    let arguments = u32::try_from(args.command.len().saturating_sub(1)).unwrap_or(u32::MAX);
+    let in_full = record == RecordCommand::Full;
     let request = Request {
         fingerprint: fingerprint(args)?,
-        program: program(&args.command),
-        arguments: u32::try_from(args.command.len().saturating_sub(1)).unwrap_or(u32::MAX),
-        command: None,
+        program: if recorded { program.clone() } else { String::new() },
+        arguments: if recorded { arguments } else { 0 },
+        command: in_full.then(|| args.command.iter().map(|word| lossy(word)).collect()),
     };
     let words: Vec<&[u8]> = args.command.iter().map(|word| word.as_bytes()).collect();
     let declared = args.not_executed.clone().unwrap_or_default();
     let warnings = proof::warnings(&words, &declared);
-    Ok(Asked { key, request, ran_on: ran_on(), warnings })
+    Ok(Asked { key, request, program, ran_on: ran_on(), warnings })
+}
+
+/// What a key is bound to by a command and more values (`bind` of a batch's line).
+#[must_use]
+pub fn bound_to(command: &[OsString], bind: &[OsString], record: RecordCommand) -> Request {
+    let list = |words: &[OsString]| -> Vec<Vec<u8>> {
+        words.iter().map(|word| word.as_bytes().to_vec()).collect()
+    };
+    let lists = [list(command), list(bind)];
+    let [words, binds] =
+        lists.each_ref().map(|list| list.iter().map(Vec::as_slice).collect::<Vec<&[u8]>>());
+    let recorded = record != RecordCommand::None;
+    let arguments = u32::try_from(command.len().saturating_sub(1)).unwrap_or(u32::MAX);
+    Request {
+        fingerprint: Fingerprint::of([&words, &binds, &[], &[], &[]]),
+        program: if recorded { program(command) } else { String::new() },
+        arguments: if recorded { arguments } else { 0 },
+        command: (record == RecordCommand::Full)
+            .then(|| command.iter().map(|word| lossy(word)).collect()),
+    }
 }
 
 fn key(args: &RunArgs) -> Result<Key, CliError> {
-    let bad = |why| CliError::bad_key(&args.key, &why, Deed::Run);
-    Key::new(args.key.as_str()).map_err(bad)?;
+    let bad = |why| CliError::bad_key(args.key(), &why, Deed::Run);
+    Key::new(args.key()).map_err(bad)?;
     if !args.key_as_is {
-        check_hygiene(&args.key).map_err(bad)?;
+        check_hygiene(args.key()).map_err(bad)?;
     }
     let Some(per) = args.per else {
-        return Key::new(args.key.as_str()).map_err(bad);
+        return Key::new(args.key()).map_err(bad);
     };
     let period = match per {
         Per::Hour => Period::Hour,
@@ -78,7 +105,7 @@ fn key(args: &RunArgs) -> Result<Key, CliError> {
         CliError::new(Kind::Config, "nothing was run: this host's clock cannot be right")
             .because(&error)
     })?;
-    Key::new(format!("{}{suffix}", args.key)).map_err(bad)
+    Key::new(format!("{}{suffix}", args.key())).map_err(bad)
 }
 
 fn fingerprint(args: &RunArgs) -> Result<Fingerprint, CliError> {
@@ -116,13 +143,14 @@ fn unreadable(path: &Path, error: &std::io::Error) -> CliError {
 }
 
 /// The program's name, without the way to it.
-fn program(command: &[std::ffi::OsString]) -> String {
+pub fn program(command: &[std::ffi::OsString]) -> String {
     let program = command.first().map_or(OsStr::new(""), |word| word.as_os_str());
     let name = Path::new(program).file_name().unwrap_or(program);
     name.to_string_lossy().into_owned()
 }
 
-fn ran_on() -> RanOn {
+/// Where this process runs: evidence.
+pub fn ran_on() -> RanOn {
     let host = gethostname().map_or_else(|_| "?".to_owned(), |name| lossy(&name));
     // The variables first, then the file: a look-up in the password database asks daemons, and may
     // go over a network.

@@ -5,30 +5,32 @@ use std::time::Duration;
 use ctrlrun::drive::run::Ran;
 use ctrlrun::drive::spool::Spool;
 use ctrlrun::plan::attempt::{NotRecorded, Outcome, Undelivered};
-use ctrlrun::plan::effect::{Cause, Ending, Record, Refusal, Verdict};
+use ctrlrun::plan::effect::{Cause, Ending, Event, Record, Refusal, Verdict};
 use ctrlrun::plan::time::Timestamp;
 use ctrlrun::store::Shown;
 
-use super::RunArgs;
 use super::request::Asked;
 use crate::cli::access::Opened;
 use crate::cli::error::{CliError, Deed, Kind};
 use crate::cli::refusal::{Refused, Started};
+use crate::cli::render::event::program;
 use crate::cli::render::next::{decide, look};
 use crate::cli::render::shell::line;
 use crate::cli::render::text::{age, clean};
 
-/// Everything but a first COMMITTED and a replay.
+/// Everything but a first COMMITTED and a replay. `declares`: some exit codes were declared as proof.
 #[must_use]
 pub fn result(
-    args: &RunArgs,
+    declares: bool,
     asked: &Asked,
     opened: &Opened,
     spool: Option<&Spool>,
     ran: &Ran,
 ) -> CliError {
     match &ran.report.result {
-        Outcome::Settled { verdict, ending } => settled(args, asked, opened, ran, *verdict, ending),
+        Outcome::Settled { verdict, ending } => {
+            settled(declares, asked, opened, ran, *verdict, ending)
+        }
         Outcome::Refused(refusal) => refused(asked, opened, ran, *refusal),
         Outcome::CommittedAlready => committed_already(asked, opened, ran),
         Outcome::CouldNot(error) => with_spool(opened.could_not(error), ran, spool),
@@ -76,6 +78,36 @@ pub fn live(asked: &Asked, opened: &Opened, ran: &Ran) -> String {
     told.rsplit_once("nothing was run: ").map_or(told, |(_, what)| what).to_owned()
 }
 
+/// Another command ran under the key than the one that had failed before, which is permitted after a
+/// FAILED that needed nobody's decision, and may still be a mistake in a script (OPS-13).
+#[must_use]
+pub fn rebound(asked: &Asked, opened: &Opened, ran: &Ran) -> Option<String> {
+    let record = ran.report.record.as_ref().filter(|_| ran.report.ran)?;
+    if record.attempt == record.first_attempt {
+        return None;
+    }
+    // What is told is not worth an error of its own.
+    let history = opened.history(&asked.key, 1).ok()?;
+    let mut before = None;
+    let mut request = None;
+    for row in &history {
+        if let Event::Reserved(event) = &row.event {
+            before = request.replace(&event.request);
+        } else if let Event::Resolved(_) = &row.event {
+            // A person decided, and then --rebind was asked for.
+            request = None;
+        }
+    }
+    let before = before.filter(|before| before.fingerprint != asked.request.fingerprint)?;
+    Some(format!(
+        "{}: attempt {} ran another command than the one before, which had failed: {}, before {}",
+        clean(asked.key.as_str()),
+        record.attempt,
+        program(&asked.request.program, asked.request.arguments),
+        program(&before.program, before.arguments)
+    ))
+}
+
 /// While the command runs: the record is no longer this attempt's own (EXE-9).
 #[must_use]
 pub fn lost(asked: &Asked, record: Option<&Record>) -> String {
@@ -110,7 +142,7 @@ pub fn ending(ran: &Ran) -> String {
 }
 
 fn settled(
-    args: &RunArgs,
+    declares: bool,
     asked: &Asked,
     opened: &Opened,
     ran: &Ran,
@@ -118,7 +150,7 @@ fn settled(
     ending: &Ending,
 ) -> CliError {
     let key = clean(asked.key.as_str());
-    let program = clean(&asked.request.program);
+    let program = clean(&asked.program);
     let detail = clean(&ending.detail);
     match verdict {
         Verdict::Committed => CliError::new(Kind::Internal, format!("{key}: COMMITTED (happened)")),
@@ -127,7 +159,7 @@ fn settled(
             format!("{key}: FAILED (did not happen): {program} {detail}; it may run again"),
         ),
         Verdict::NeverStarted => CliError::new(
-            Kind::Failed,
+            if ran.unjournaled { Kind::Store } else { Kind::Failed },
             format!("{key}: FAILED (did not happen): {detail}; it may run again"),
         ),
         Verdict::Ambiguous { cause, .. } => {
@@ -151,15 +183,15 @@ fn settled(
             if let Some(record) = &ran.report.record {
                 error = error.hints(decide(record, &opened.place));
             }
-            declarable(error, args, cause, ending)
+            declarable(error, declares, cause, ending)
         }
     }
 }
 
 /// How to say, next time, that this exit code proves something: where that can be true.
-fn declarable(error: CliError, args: &RunArgs, cause: Cause, ending: &Ending) -> CliError {
+fn declarable(error: CliError, declares: bool, cause: Cause, ending: &Ending) -> CliError {
     match (cause, ending.exit_code) {
-        (Cause::Exit, Some(code @ 1..=123)) if args.not_executed.is_none() => error.tell(
+        (Cause::Exit, Some(code @ 1..=123)) if !declares => error.tell(
             &format!("if exit {code} always means \"nothing happened\" here"),
             format!("--not-executed {code} (see `ctrlrun help outcomes`)"),
         ),

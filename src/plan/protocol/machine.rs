@@ -10,7 +10,7 @@ use crate::plan::retry::{Budget, Schedule};
 use crate::plan::time::{Moment, Timestamp};
 
 /// The state machine of one command to one effect.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Handle {
     key: Key,
     command: Command,
@@ -25,7 +25,7 @@ pub struct Handle {
     wants_evidence: bool,
     /// The row, where it needs no load to be known.
     known: Option<Known>,
-    /// The append under way says that the key is new, and nobody has looked (CMT-18).
+    /// The append under way says that the key is new, and nobody has looked (CMT-16).
     guessed: bool,
     read_at: Moment,
     seen_at: Moment,
@@ -37,7 +37,7 @@ pub struct Handle {
 }
 
 /// The appends of ours that were unknown at some time.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Unseen {
     /// Our clock before the load that the first was decided on.
     read_at: Moment,
@@ -45,7 +45,7 @@ struct Unseen {
     may_stand: u32,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Phase {
     Fresh,
     Loading,
@@ -59,7 +59,7 @@ enum Phase {
 }
 
 /// An append that is under way.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Pending {
     append: Box<Append>,
     answer: Answer,
@@ -104,7 +104,7 @@ impl Handle {
     }
 
     /// The row as it was just written, or that there is none: the first decision is made on it,
-    /// without a load (CMT-17, CMT-18).
+    /// without a load (CMT-15, CMT-16).
     #[must_use]
     pub fn knowing(mut self, known: Option<Known>) -> Self {
         self.known = known;
@@ -343,7 +343,9 @@ impl Handle {
         let outcome_id = settle.map(|settle| settle.outcome_id);
         let mut record = found.record.clone();
         let mut history = Vec::with_capacity(events.len());
-        let first = found.revision().unwrap_or(0).saturating_add(1);
+        // The revisions of a new life of a key lie above those of every earlier one, so that nothing
+        // that was looked at then can be taken for what stands now (OPS-5).
+        let first = found.revision().unwrap_or(found.attempt_floor).saturating_add(1);
         for (revision, event) in (first..).zip(events) {
             let mut row = HistoryRow {
                 revision,

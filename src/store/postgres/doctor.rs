@@ -53,9 +53,19 @@ pub fn check(at: &PostgresAt, probing: bool, within: Duration) -> Checked {
         Ok(health) => {
             checked.store_id = Some(health.store_id);
             let mark = if health.scratch { ", a scratch store" } else { "" };
-            let version = format!("version {} in {}{mark}", schema::VERSION, site.names.quoted());
+            let version = schema::VERSION;
+            let version = format!(
+                "version {version} in {}, this ctrlrun reads {version}{mark}",
+                site.names.quoted()
+            );
             checked.checks.push(Check::fine("schema", version));
             checked.checks.push(origin(&link, deadline));
+            match rights(&link, &site.names, deadline) {
+                Ok(rights) => checked.checks.push(rights),
+                Err(fault) => {
+                    checked.checks.push(Check::wrong("rights", "not told", could_not(fault)));
+                }
+            }
         }
         Err(fault) => {
             let told = match super::error::code(&fault) {
@@ -179,6 +189,77 @@ fn clocks(ours: Timestamp, theirs: Timestamp) -> Check {
 fn this_clock() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}
+
+/// What a role that runs effects needs, of each table; and what one that prunes needs besides.
+const WRITER: [(&str, &str); 9] = [
+    ("store", "SELECT"),
+    ("effects", "SELECT"),
+    ("effects", "INSERT"),
+    ("effects", "UPDATE"),
+    ("history", "SELECT"),
+    ("history", "INSERT"),
+    ("output", "SELECT"),
+    ("output", "INSERT"),
+    ("output", "UPDATE"),
+];
+const PRUNER: [(&str, &str); 3] =
+    [("effects", "DELETE"), ("history", "DELETE"), ("output", "DELETE")];
+
+/// What this role may do with the store (PGS-8).
+fn rights(link: &Link, names: &Names, deadline: Deadline) -> Result<Check, Fault> {
+    let asks = |needs: &[(&str, &str)]| -> Vec<String> {
+        let ask = |(table, right): &(&str, &str)| {
+            let table = format!("{}.{table}", names.quoted()).replace('\'', "''");
+            format!("pg_catalog.has_table_privilege('{table}', '{right}')")
+        };
+        needs.iter().map(ask).collect()
+    };
+    let floor = format!("{}.store", names.quoted()).replace('\'', "''");
+    let sql = format!(
+        "SELECT pg_catalog.quote_ident(current_user), {}, {}, \
+         pg_catalog.has_column_privilege('{floor}', 'attempt_floor', 'UPDATE')",
+        asks(&WRITER).join(", "),
+        asks(&PRUNER).join(", ")
+    );
+    let rows = link.query(&sql, &[], deadline.left())?;
+    let row = rows.first().ok_or_else(|| Malformed::new("rights", "no answer"))?;
+    let mut cells = super::cells::Cells::new(row, 0);
+    let role: &str = cells.get("current_user")?;
+    let mut lacking = Vec::new();
+    for need in WRITER {
+        if !cells.get::<bool>("rights")? {
+            lacking.push(need);
+        }
+    }
+    let mut prunes = true;
+    for _ in 0..=PRUNER.len() {
+        prunes &= cells.get::<bool>("rights")?;
+    }
+    let writes = |(_, right): &&(&str, &str)| *right != "SELECT";
+    let looks = lacking.iter().all(|need| writes(&need));
+    let found = match (lacking.is_empty(), prunes) {
+        (true, true) => "may run effects, and forget them",
+        (true, false) => "may run effects; may not forget them (ctrlrun prune --forget-keys)",
+        // Somebody who may write nothing at all is meant to look.
+        (false, _) if looks && lacking.len() == WRITER.iter().filter(writes).count() => {
+            "may only look"
+        }
+        (false, _) => {
+            let grants: Vec<String> = lacking
+                .iter()
+                .map(|(table, right)| {
+                    format!("GRANT {right} ON {}.{table} TO {role}", names.quoted())
+                })
+                .collect();
+            return Ok(Check::wrong(
+                "rights",
+                format!("{role} lacks some that a run needs"),
+                format!("to run effects: {}", grants.join("; ")),
+            ));
+        }
+    };
+    Ok(Check::fine("rights", format!("{role} {found}")))
 }
 
 /// Whether a commit whose answer is lost can be settled (CMT-9).

@@ -17,8 +17,10 @@
 //! | `schema` | the schema and its steps |
 //! | `store` | the store, and its one connection |
 //! | `transaction` | how a transaction of ours begins and ends |
-//! | `write`, [`literal`] | one conditional write, and how values are written into it |
+//! | `write`, `group` | one conditional write, and many together |
+//! | [`literal`] | values in the text of a statement |
 //! | `read`, `list`, `cells` | what is read |
+//! | `upkeep` | walking over all of it, letting go of what is old |
 //! | `doctor`, `probe` | what the server is like, and what it does in an experiment |
 //! | `error` | what errors mean |
 //! | [`faultproxy`] | a proxy that cuts, stalls or rewrites at one message, on purpose |
@@ -29,6 +31,7 @@ pub mod conninfo;
 pub(crate) mod doctor;
 mod error;
 pub mod faultproxy;
+mod group;
 mod health;
 pub mod here;
 pub mod line;
@@ -47,6 +50,7 @@ pub mod service;
 mod store;
 pub mod tls;
 mod transaction;
+mod upkeep;
 pub mod url;
 mod write;
 

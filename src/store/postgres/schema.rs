@@ -102,6 +102,9 @@ impl Names {
              GRANT SELECT ON {schema}.store TO WRITER;\n\
              GRANT SELECT, INSERT, UPDATE ON {schema}.effects, {schema}.output TO WRITER;\n\
              GRANT SELECT, INSERT ON {schema}.history TO WRITER;\n\
+             -- a writer that shall also forget effects (ctrlrun prune --forget-keys), besides:\n\
+             -- GRANT DELETE ON {schema}.effects, {schema}.history, {schema}.output TO WRITER;\n\
+             -- GRANT UPDATE (attempt_floor) ON {schema}.store TO WRITER;\n\
              -- a role that only looks:\n\
              GRANT USAGE ON SCHEMA {schema} TO READER;\n\
              GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO READER;"

@@ -6,19 +6,22 @@ use std::time::{Duration, Instant};
 use super::connect::{ConnectError, Try as Attempted, Why, connect};
 use super::conninfo::Conninfo;
 use super::error::{Fault, code, could_not, not_connected};
+use super::group::{self as many, Group};
 use super::health::{GRANT_ORIGIN, Health, Home, Origin};
 use super::here;
 use super::link::{Link, LinkError};
 use super::list::Listing;
-use super::read::{self, Loading};
+use super::read::{self, Loading, LoadingMany};
 use super::schema::Names;
 use super::transaction::Deadline;
+use super::upkeep;
 use super::write::{self, Try, Writing};
 use crate::plan::effect::{HistoryRow, WriteId};
 use crate::plan::key::Key;
+use crate::store::upkeep::{Gone, Step};
 use crate::store::{
-    Append, Ask, BeforeCommit, Captured, CouldNot, End, Filter, Flow, Found, Glimpse, Identity,
-    Listed, Reason, Store, Stream,
+    Append, Ask, BeforeCommit, Captured, CouldNot, Cut, End, Filter, Flow, Found, Glimpse,
+    Identity, Listed, Pruned, Reason, Stats, Store, Stream, Walked, group,
 };
 
 /// A connection that was unused for so long is opened anew: what lies between (a firewall, a pooler)
@@ -155,9 +158,60 @@ impl Postgres {
     fn loading<'a>(&'a self, key: &'a Key, ask: Ask) -> Loading<'a> {
         Loading { names: &self.site.names, store_id: self.identity.store_id, key, ask }
     }
+
+    /// `None` where they have to be asked for one by one.
+    fn loading_many<'a>(&'a self, asked: &[(&'a Key, Ask)]) -> Option<LoadingMany<'a>> {
+        LoadingMany::new(&self.site.names, self.identity.store_id, asked)
+    }
+
+    fn writing(&self, deadline: Deadline) -> Writing<'_> {
+        Writing {
+            names: &self.site.names,
+            store_id: self.identity.store_id,
+            home: self.home.as_ref(),
+            before_commit: self.before_commit.as_ref(),
+            deadline,
+        }
+    }
+
+    /// What a try means, and what becomes of its link.
+    fn told(&self, session: &mut Session, link: Link, tried: Try) -> End {
+        match tried {
+            Try::Landed => {
+                session.keep(link);
+                End::Landed
+            }
+            Try::Refused => {
+                session.keep(link);
+                End::Refused
+            }
+            Try::NotCommitted(fault) => {
+                session.keep(link);
+                End::NotCommitted(self.could_not(fault))
+            }
+            // The next try is safe on any connection, and safest on one without a past.
+            Try::Aborted(fault) => End::NotCommitted(self.could_not(fault)),
+            Try::Unknown(fault) => End::Unknown(self.could_not(fault)),
+        }
+    }
 }
 
 impl Session {
+    /// Another append to a key means that the one before it was settled, or given up.
+    fn settled_before(&mut self, append: &Append) {
+        let (key, write_id) = (&append.next.key, append.next.write_id);
+        self.in_doubt.retain(|doubt| doubt.key != *key || doubt.write_id == write_id);
+    }
+
+    /// Keeps in mind where a write was made that nobody knows the end of.
+    fn ended(&mut self, append: &Append, end: End, wrote_at: Option<&Origin>) -> End {
+        if let End::Unknown(_) = &end {
+            let (key, write_id) = (append.next.key.clone(), append.next.write_id);
+            self.in_doubt.push(InDoubt { key, write_id, wrote_at: wrote_at.cloned() });
+        }
+        end
+    }
+
     /// The connection, if there is one that can be relied upon.
     fn kept(&mut self) -> Option<Link> {
         self.link.take().filter(|link| !link.is_dead() && self.used.elapsed() < IDLE)
@@ -178,41 +232,99 @@ impl Store for Postgres {
     fn append(&self, append: &Append, within: Duration) -> End {
         let deadline = Deadline::new(within);
         let mut session = self.session();
-        let (key, write_id) = (&append.next.key, append.next.write_id);
-        // Another append to the key means that the one before it was settled, or given up.
-        session.in_doubt.retain(|doubt| doubt.key != *key || doubt.write_id == write_id);
+        session.settled_before(append);
         let link = match session.kept().map_or_else(|| self.site.connect(deadline), Ok) {
             Ok(link) => link,
             Err(error) => return End::NotCommitted(error),
         };
-        let writing = Writing {
-            names: &self.site.names,
-            store_id: self.identity.store_id,
-            home: self.home.as_ref(),
-            before_commit: self.before_commit.as_ref(),
-            deadline,
+        let (tried, wrote_at) = write::append(&link, append, &self.writing(deadline));
+        let end = self.told(&mut session, link, tried);
+        session.ended(append, end, wrote_at.as_ref())
+    }
+
+    fn load_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
+        let deadline = Deadline::new(within);
+        let Some(loading) = self.loading_many(asked) else {
+            return asked.iter().map(|(key, ask)| self.load(key, *ask, deadline.left())).collect();
         };
-        let (tried, wrote_at) = write::append(&link, append, &writing);
-        match tried {
-            Try::Landed => {
-                session.keep(link);
-                End::Landed
+        match self.read(deadline, |link| loading.load(link, deadline)) {
+            Ok(all) => {
+                all.into_iter().map(|one| one.map_err(|fault| self.could_not(fault))).collect()
             }
-            Try::Refused => {
-                session.keep(link);
-                End::Refused
-            }
-            Try::NotCommitted(fault) => {
-                session.keep(link);
-                End::NotCommitted(self.could_not(fault))
-            }
-            // The next try is safe on any connection, and safest on one without a past.
-            Try::Aborted(fault) => End::NotCommitted(self.could_not(fault)),
-            Try::Unknown(fault) => {
-                session.in_doubt.push(InDoubt { key: key.clone(), write_id, wrote_at });
-                End::Unknown(self.could_not(fault))
-            }
+            Err(error) => asked.iter().map(|_| Err(error.clone())).collect(),
         }
+    }
+
+    fn append_many(&self, appends: &[&Append], within: Duration) -> Vec<End> {
+        let places = group::in_order(appends);
+        let [_, _, ..] = places.as_slice() else {
+            return group::singly(self, appends, within);
+        };
+        let deadline = Deadline::new(within);
+        let mut session = self.session();
+        let ordered: Vec<&Append> = places.iter().map(|at| appends[*at]).collect();
+        for append in &ordered {
+            session.settled_before(append);
+        }
+        let link = match session.kept().map_or_else(|| self.site.connect(deadline), Ok) {
+            Ok(link) => link,
+            Err(error) => return vec![End::NotCommitted(error); appends.len()],
+        };
+        let (matched, tried, wrote_at) =
+            match many::append(&link, &ordered, &self.writing(deadline)) {
+                Group::Tried(matched, tried, wrote_at) => (matched, tried, wrote_at),
+                Group::Apart => {
+                    session.keep(link);
+                    drop(session);
+                    return group::singly(self, appends, deadline.left());
+                }
+            };
+        let mut ends = vec![group::twice(); appends.len()];
+        let common = self.told(&mut session, link, tried);
+        for ((at, append), matched) in places.into_iter().zip(ordered).zip(matched) {
+            ends[at] = match matched {
+                true => session.ended(append, common.clone(), wrote_at.as_ref()),
+                false => End::Refused,
+            };
+        }
+        ends
+    }
+
+    fn reread_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
+        let deadline = Deadline::new(within);
+        let Some(loading) = self.loading_many(asked) else {
+            return asked
+                .iter()
+                .map(|(key, ask)| self.reread(key, *ask, deadline.left()))
+                .collect();
+        };
+        let mut session = self.session();
+        session.link = None;
+        let read = self.site.connect(deadline).and_then(|link| {
+            loop {
+                match loading.load_locked(&link, deadline) {
+                    Ok(read) => {
+                        session.keep(link);
+                        return Ok(read);
+                    }
+                    // Under a stricter isolation level than ours the wait for a writer ends so.
+                    Err(Fault::Link(LinkError::Server(error)))
+                        if matches!(&*error.code, "40001" | "40P01") && !deadline.passed() => {}
+                    Err(fault) => return Err(self.could_not(fault)),
+                }
+            }
+        });
+        let (all, origin) = match read {
+            Ok(read) => read,
+            Err(error) => return asked.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let told = |((key, _), found): (&(&Key, Ask), Result<Found, Fault>)| {
+            for doubt in session.in_doubt.iter().filter(|doubt| doubt.key == **key) {
+                self.same_server(doubt, origin.as_ref())?;
+            }
+            found.map_err(|fault| self.could_not(fault))
+        };
+        asked.iter().zip(all).map(told).collect()
     }
 
     fn reread(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
@@ -280,6 +392,60 @@ impl Store for Postgres {
         let deadline = Deadline::new(within);
         let which = (key, attempt, stream);
         self.read(deadline, |link| read::output(link, &self.site.names, which, deadline))
+    }
+
+    fn walk(
+        &self,
+        filter: &Filter,
+        each: &mut dyn FnMut(Walked) -> Flow,
+        within: Duration,
+    ) -> Result<(), CouldNot> {
+        let mut step = Step::new(filter);
+        loop {
+            // No lock of ours is held while the caller looks at a page.
+            let deadline = Deadline::new(within);
+            let names = &self.site.names;
+            let page =
+                self.read(deadline, |link| upkeep::walk(link, names, filter, &mut step, deadline))?;
+            if page.is_empty() {
+                return Ok(());
+            }
+            for walked in page {
+                match each(walked) {
+                    Flow::Continue => {}
+                    Flow::Stop => return Ok(()),
+                }
+            }
+        }
+    }
+
+    fn prune(&self, cut: &Cut, within: Duration) -> Pruned {
+        let deadline = Deadline::new(within);
+        let mut session = self.session();
+        let link = match session.kept().map_or_else(|| self.site.connect(deadline), Ok) {
+            Ok(link) => link,
+            Err(error) => return Pruned::NotCommitted(error),
+        };
+        let store = (self.identity.store_id, self.identity.scratch);
+        match upkeep::prune(&link, &self.site.names, store, cut, deadline) {
+            (Try::Landed, gone) => {
+                session.keep(link);
+                Pruned::Done(gone)
+            }
+            // No row is the condition of the whole.
+            (Try::Refused, _) => Pruned::Done(Gone::default()),
+            (Try::NotCommitted(fault), _) => {
+                session.keep(link);
+                Pruned::NotCommitted(self.could_not(fault))
+            }
+            (Try::Aborted(fault), _) => Pruned::NotCommitted(self.could_not(fault)),
+            (Try::Unknown(fault), _) => Pruned::Unknown(self.could_not(fault)),
+        }
+    }
+
+    fn stats(&self, within: Duration) -> Result<Stats, CouldNot> {
+        let deadline = Deadline::new(within);
+        self.read(deadline, |link| upkeep::stats(link, &self.site.names, deadline))
     }
 
     fn identity(&self) -> &Identity {

@@ -402,7 +402,8 @@ fn write_outputs(link: &Link, append: &Append, writing: &Writing<'_>) -> Result<
     Ok(())
 }
 
-fn rolled_back() -> CouldNot {
+/// The server's word that there was nothing to commit.
+pub fn rolled_back() -> CouldNot {
     CouldNot {
         reason: Reason::Unreachable,
         message: "the server answered COMMIT with ROLLBACK: nothing was written".to_owned(),

@@ -7,15 +7,19 @@
 //! | `schema` | the schema and its steps |
 //! | `write` | one conditional write |
 //! | `read`, `list` | what is read |
+//! | `upkeep` | walking over all of it, letting go of what is old |
+//! | `doctor` | what the file and its place are like |
 //! | `busy` | waiting for a lock |
 //! | `error` | what SQLite's errors mean |
 mod busy;
+pub(crate) mod doctor;
 mod error;
 mod list;
 mod open;
 mod place;
 mod read;
 mod schema;
+mod upkeep;
 mod write;
 
 use std::path::PathBuf;
@@ -25,17 +29,19 @@ use std::time::{Duration, SystemTime};
 use rusqlite::Connection;
 
 use self::busy::Deadline;
-use self::error::{Fault, could_not};
+use self::error::{Fault, could_not, is_busy};
 use self::list::Listing;
 use self::open::{Frozen, Site};
-use self::write::Try;
+use self::write::{Group, Try};
 use super::{
-    Append, Ask, BeforeCommit, Captured, CouldNot, End, Filter, Flow, Found, Identity, Listed,
-    Reason, Store, Stream,
+    Append, Ask, BeforeCommit, Captured, CouldNot, Cut, End, Filter, Flow, Found, Identity, Listed,
+    Pruned, Reason, Stats, Store, Stream, Walked, group,
 };
 use crate::plan::effect::{HistoryRow, WriteId};
 use crate::plan::key::Key;
 use crate::plan::time::Timestamp;
+use crate::store::stop::{self, Point};
+use crate::store::upkeep::{Gone, Step};
 
 pub use self::open::open;
 
@@ -55,6 +61,19 @@ struct Session {
     /// Writes whose COMMIT failed in a way that proves nothing. What is read of them, there or not,
     /// is no evidence by itself (CMT-8).
     suspects: Vec<WriteId>,
+}
+
+impl Session {
+    /// Keeps in mind what the end of a write says about later reads of it.
+    fn ended(&mut self, write_id: WriteId, end: End) -> End {
+        match &end {
+            // Its frames were written anew, over those of the try that failed.
+            End::Landed => self.suspects.retain(|suspect| *suspect != write_id),
+            End::Unknown(_) => self.suspects.push(write_id),
+            End::Refused | End::NotCommitted(_) => {}
+        }
+        end
+    }
 }
 
 /// A connection, and what was seen of the file if it was opened as one that does not change.
@@ -102,6 +121,48 @@ impl Sqlite {
         answer.map_err(|fault| self.could_not(fault))
     }
 
+    /// Writes once. `write_id` is that of the rows it leaves, where it leaves any.
+    fn write(
+        &self,
+        within: Duration,
+        write_id: Option<WriteId>,
+        what: impl FnOnce(&Opening, &Deadline) -> Try,
+    ) -> End {
+        if self.site.read_only {
+            return End::NotCommitted(self.site.for_reading());
+        }
+        let mut session = self.session(within);
+        // A write to a file that lost its place would be found by nobody (STO-9).
+        if let Err(error) = self.site.still() {
+            return End::NotCommitted(error);
+        }
+        let deadline = session.deadline.clone();
+        let opening = match session.connection.take() {
+            Some(opening) => opening,
+            None => match deadline.insist(|| self.site.connect(&deadline)) {
+                Ok(opening) => opening,
+                Err(fault) => return End::NotCommitted(self.could_not(fault)),
+            },
+        };
+        let tried = what(&opening, &deadline);
+        if opening.connection.is_autocommit() {
+            session.connection = Some(opening);
+        }
+        let end = self.told(tried);
+        match write_id {
+            Some(write_id) => session.ended(write_id, end),
+            None => end,
+        }
+    }
+
+    /// How it keeps its log, as it is set in the file.
+    fn journal_mode(&self, within: Duration) -> Result<String, CouldNot> {
+        let mut session = self.session(within);
+        self.read(&mut session, |connection| {
+            Ok(connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?)
+        })
+    }
+
     fn could_not(&self, fault: Fault) -> CouldNot {
         could_not(fault, &self.identity.place, || place::barrier(&self.site.path))
     }
@@ -142,57 +203,37 @@ impl Sqlite {
         Ok(found)
     }
 
-    fn found(&self, connection: &Connection, key: &Key, ask: Ask) -> Result<Found, Fault> {
-        read::load(connection, key, ask, &self.identity.place, now)
-    }
-}
-
-impl Store for Sqlite {
-    fn load(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
-        let mut session = self.session(within);
-        self.load_on(&mut session, key, ask)
-    }
-
-    fn append(&self, append: &Append, within: Duration) -> End {
-        if self.site.read_only {
-            return End::NotCommitted(self.site.for_reading());
+    /// In one transaction, so that the lock of a reader is taken once.
+    fn load_all(
+        &self,
+        session: &mut Session,
+        asked: &[(&Key, Ask)],
+    ) -> Vec<Result<Found, CouldNot>> {
+        if let ([_] | [], _) | (_, false) = (asked, session.suspects.is_empty()) {
+            return asked.iter().map(|(key, ask)| self.load_on(session, key, *ask)).collect();
         }
-        let mut session = self.session(within);
-        // A write to a file that lost its place would be found by nobody (STO-9).
-        if let Err(error) = self.site.still() {
-            return End::NotCommitted(error);
-        }
-        let deadline = session.deadline.clone();
-        let opening = match session.connection.take() {
-            Some(opening) => opening,
-            None => match deadline.insist(|| self.site.connect(&deadline)) {
-                Ok(opening) => opening,
-                Err(fault) => return End::NotCommitted(self.could_not(fault)),
-            },
-        };
-        let stop = self.before_commit.as_ref();
-        let tried = write::append(&opening.connection, &deadline, append, stop);
-        if opening.connection.is_autocommit() {
-            session.connection = Some(opening);
-        }
-        let write_id = append.next.write_id;
-        match tried {
-            Try::Landed => {
-                // Its frames were written anew, over those of the try that failed.
-                session.suspects.retain(|suspect| *suspect != write_id);
-                End::Landed
+        let read = self.read(session, |connection| {
+            let reading = connection.unchecked_transaction()?;
+            let mut all = Vec::with_capacity(asked.len());
+            for (key, ask) in asked {
+                match self.found(&reading, key, *ask) {
+                    // Not the row's fault: all of it is read again.
+                    Err(fault) if is_busy(&fault) => return Err(fault),
+                    found => all.push(found),
+                }
             }
-            Try::Refused => End::Refused,
-            Try::NotCommitted(fault) => End::NotCommitted(self.could_not(fault)),
-            Try::Unknown(fault) => {
-                session.suspects.push(write_id);
-                End::Unknown(self.could_not(fault))
+            Ok(all)
+        });
+        match read {
+            Ok(all) => {
+                all.into_iter().map(|found| found.map_err(|fault| self.could_not(fault))).collect()
             }
+            Err(error) => asked.iter().map(|_| Err(error.clone())).collect(),
         }
     }
 
-    fn reread(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
-        let mut session = self.session(within);
+    /// A fresh connection, to the same store.
+    fn renew(&self, session: &mut Session) -> Result<(), CouldNot> {
         let deadline = session.deadline.clone();
         let fresh = deadline
             .insist(|| {
@@ -207,6 +248,99 @@ impl Store for Sqlite {
             .map_err(|fault| self.could_not(fault))?;
         // The old one goes only now: closed as the last, it would checkpoint.
         session.connection = Some(fresh);
+        Ok(())
+    }
+
+    fn told(&self, tried: Try) -> End {
+        match tried {
+            Try::Landed => End::Landed,
+            Try::Refused => End::Refused,
+            Try::NotCommitted(fault) => End::NotCommitted(self.could_not(fault)),
+            Try::Unknown(fault) => End::Unknown(self.could_not(fault)),
+        }
+    }
+
+    fn found(&self, connection: &Connection, key: &Key, ask: Ask) -> Result<Found, Fault> {
+        read::load(connection, key, ask, &self.identity.place, now)
+    }
+}
+
+impl Store for Sqlite {
+    fn load(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
+        let mut session = self.session(within);
+        self.load_on(&mut session, key, ask)
+    }
+
+    fn append(&self, append: &Append, within: Duration) -> End {
+        let stop = self.before_commit.as_ref();
+        self.write(within, Some(append.next.write_id), |opening, deadline| {
+            write::append(&opening.connection, deadline, append, stop)
+        })
+    }
+
+    fn load_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
+        let mut session = self.session(within);
+        self.load_all(&mut session, asked)
+    }
+
+    fn append_many(&self, appends: &[&Append], within: Duration) -> Vec<End> {
+        let places = group::in_order(appends);
+        let [_, _, ..] = places.as_slice() else {
+            return group::singly(self, appends, within);
+        };
+        let not_committed = |error: CouldNot| vec![End::NotCommitted(error); appends.len()];
+        if self.site.read_only {
+            return not_committed(self.site.for_reading());
+        }
+        let mut session = self.session(within);
+        if let Err(error) = self.site.still() {
+            return not_committed(error);
+        }
+        let deadline = session.deadline.clone();
+        let opening = match session.connection.take() {
+            Some(opening) => opening,
+            None => match deadline.insist(|| self.site.connect(&deadline)) {
+                Ok(opening) => opening,
+                Err(fault) => return not_committed(self.could_not(fault)),
+            },
+        };
+        let ordered: Vec<&Append> = places.iter().map(|at| appends[*at]).collect();
+        let stop = self.before_commit.as_ref();
+        let tried = write::append_group(&opening.connection, &deadline, &ordered, stop);
+        if opening.connection.is_autocommit() {
+            session.connection = Some(opening);
+        }
+        let (matched, tried) = match tried {
+            Group::Tried(matched, tried) => (matched, tried),
+            Group::NotBegun(fault) => return not_committed(self.could_not(fault)),
+            Group::Apart => {
+                let left = deadline.left();
+                drop(session);
+                return group::singly(self, appends, left);
+            }
+        };
+        let mut ends = vec![group::twice(); appends.len()];
+        let common = self.told(tried);
+        for ((at, append), matched) in places.into_iter().zip(ordered).zip(matched) {
+            ends[at] = match matched {
+                true => session.ended(append.next.write_id, common.clone()),
+                false => End::Refused,
+            };
+        }
+        ends
+    }
+
+    fn reread_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
+        let mut session = self.session(within);
+        match self.renew(&mut session) {
+            Ok(()) => self.load_all(&mut session, asked),
+            Err(error) => asked.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    fn reread(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
+        let mut session = self.session(within);
+        self.renew(&mut session)?;
         self.load_on(&mut session, key, ask)
     }
 
@@ -251,6 +385,55 @@ impl Store for Sqlite {
         self.read(&mut session, |connection| read::output(connection, key, attempt, stream))
     }
 
+    fn walk(
+        &self,
+        filter: &Filter,
+        each: &mut dyn FnMut(Walked) -> Flow,
+        within: Duration,
+    ) -> Result<(), CouldNot> {
+        let mut step = Step::new(filter);
+        loop {
+            // Nothing is locked or open while the caller looks at a page.
+            let page = {
+                let mut session = self.session(within);
+                self.read(&mut session, |connection| upkeep::walk(connection, filter, &mut step))?
+            };
+            if page.is_empty() {
+                return Ok(());
+            }
+            for walked in page {
+                match each(walked) {
+                    Flow::Continue => {}
+                    Flow::Stop => return Ok(()),
+                }
+            }
+        }
+    }
+
+    fn prune(&self, cut: &Cut, within: Duration) -> Pruned {
+        let mut gone = Gone::default();
+        let stop = || stop::here(Point::InPrune, self.identity.scratch);
+        let tried = self.write(within, None, |opening, deadline| {
+            let connection = &opening.connection;
+            match upkeep::bound_the_log(connection, &self.site.path, upkeep::LOG_MAX) {
+                Ok(()) => upkeep::prune(connection, deadline, cut, stop, &mut gone),
+                Err(fault) => Try::NotCommitted(fault),
+            }
+        });
+        match tried {
+            End::Landed => Pruned::Done(gone),
+            // No row is the condition of the whole.
+            End::Refused => Pruned::Done(Gone::default()),
+            End::NotCommitted(error) => Pruned::NotCommitted(error),
+            End::Unknown(error) => Pruned::Unknown(error),
+        }
+    }
+
+    fn stats(&self, within: Duration) -> Result<Stats, CouldNot> {
+        let mut session = self.session(within);
+        self.read(&mut session, |connection| upkeep::stats(connection, &self.site.path))
+    }
+
     fn identity(&self) -> &Identity {
         &self.identity
     }
@@ -261,6 +444,12 @@ fn checkpoint(connection: &Connection) -> bool {
     let hindered =
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
     matches!(hindered, Ok(0))
+}
+
+/// The version of the SQLite that is built in.
+#[must_use]
+pub fn version() -> &'static str {
+    rusqlite::version()
 }
 
 /// The clock of a store on this host is this host's.

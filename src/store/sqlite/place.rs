@@ -148,6 +148,45 @@ pub fn barrier(path: &Path) -> Barrier {
     }
 }
 
+/// Whether this user may write the file and make a log beside it.
+pub fn writable(path: &Path) -> bool {
+    let may = |path: &Path| access(path, Access::WRITE_OK).is_ok();
+    may(path) && may(directory_of(path))
+}
+
+/// The mode of a file.
+pub fn mode(path: &Path) -> Option<u32> {
+    let found = statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS).ok()?;
+    Some(found.stx_mode.into())
+}
+
+/// Bytes that this user can still write where `directory` is.
+pub fn room(directory: &Path) -> Option<u64> {
+    let found = statvfs(directory).ok()?;
+    found.f_bavail.checked_mul(found.f_frsize)
+}
+
+/// The file system that `path` lies on, and where that is mounted, as the kernel tells it: `ext4 at
+/// /var`.
+pub fn mounted(path: &Path) -> Option<String> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let path = std::fs::canonicalize(directory_of(path)).ok()?;
+    let lines = table.lines().filter_map(|line| {
+        let (place, kind) = line.split_once(" - ")?;
+        let at = unescaped(place.split(' ').nth(4)?);
+        path.starts_with(&at).then_some((at, kind.split(' ').next()?))
+    });
+    // Of two at one place the later one hides the earlier.
+    let (at, kind) = lines.max_by_key(|(at, _)| at.len())?;
+    Some(format!("{kind} at {at}"))
+}
+
+/// The kernel writes a space in a path as its octal number.
+fn unescaped(text: &str) -> String {
+    let marks = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    marks.iter().fold(text.to_owned(), |text, (mark, meant)| text.replace(mark, meant))
+}
+
 /// The directory that holds `path`.
 pub fn directory_of(path: &Path) -> &Path {
     match path.parent() {
