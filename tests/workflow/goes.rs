@@ -1,5 +1,10 @@
 //! Runs that go well, wait, fail, are cancelled; what is told of them.
+use std::fs;
+
+use serde_json::Value;
+
 use crate::at::{Kind, on_every_store, until};
+use crate::common::finish;
 use crate::lab::{Lab, MARK, three};
 
 on_every_store!(
@@ -15,6 +20,7 @@ on_every_store!(
     a_damaged_run_stops_itself_and_no_other,
     a_named_effect_is_the_same_effect_everywhere,
     a_run_of_a_name_that_cannot_be_one_is_refused,
+    nodes_are_journaled_and_call_hooks,
 );
 
 fn a_run_goes_to_its_end_and_each_node_runs_once(kind: Kind) {
@@ -228,4 +234,46 @@ fn a_run_of_a_name_that_cannot_be_one_is_refused(kind: Kind) {
     let dashed = lab.ask(&["start", &file, "--id=-r"]);
     assert_eq!(dashed.code, Some(0), "{dashed:?}");
     assert!(dashed.stderr.contains(" -- -r"), "{dashed:?}");
+}
+
+fn nodes_are_journaled_and_call_hooks(kind: Kind) {
+    // AFT-1, AFT-3, AFT-8
+    let lab = Lab::new(kind);
+    let env = &lab.at.env;
+    let hook = r#"cat >>"$PLACE/hooked""#;
+    let config = format!(
+        "[journal]\nfile = \"journal.jsonl\"\n[hooks]\ncommitted = ['sh', '-c', '{hook}']\n"
+    );
+    fs::write(env.path("c.toml"), config).unwrap();
+    let file = lab.file("w", &three(""));
+    let run = |id: &str| {
+        let mut command = lab.command(&["run", &file, "--id", id]);
+        finish(command.env("CTRLRUN_CONFIG", env.path("c.toml")))
+    };
+    let ran = run("r");
+    assert_eq!((ran.code, lab.marked().len()), (Some(0), 3), "{ran:?}");
+    let lines = |name: &str| -> Vec<Value> {
+        let text = fs::read_to_string(env.path(name)).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let journal = lines("journal.jsonl");
+    for key in ["r/one", "r/two", "r/three"] {
+        let of_key = journal.iter().filter(|line| line["key"] == key);
+        let types: Vec<_> = of_key.map(|line| line["event"].as_str().unwrap()).collect();
+        assert_eq!(types, ["began", "settled"], "{journal:?}");
+    }
+    let told: Vec<_> = lines("hooked")
+        .iter()
+        .map(|line| {
+            let of = |name: &str| line[name].as_str().unwrap().to_owned();
+            format!("{} {} {} {}", of("run"), of("node"), of("key"), of("state"))
+        })
+        .collect();
+    let node = |name: &str| format!("r {name} r/{name} committed");
+    assert_eq!(told, ["one", "two", "three"].map(node));
+    // A journal that is a folder cannot be written: nothing is run.
+    fs::remove_file(env.path("journal.jsonl")).unwrap();
+    fs::create_dir(env.path("journal.jsonl")).unwrap();
+    let ran = run("s");
+    assert_eq!((ran.code, lab.marked().len()), (Some(69), 3), "{ran:?}");
 }

@@ -1,4 +1,5 @@
 //! The transitions of one conditional write.
+use super::words::{both, faster, out_of_budget};
 use super::{Answered, Append, Ask, CouldNot, Done, End, Found, Input, Kept, Known, Reason, Step};
 use crate::plan::effect::{
     Answer, BadStart, Command, Decision, Event, HistoryRow, Holder, Record, Refusal, State,
@@ -594,32 +595,4 @@ fn done_once_landed(history: &[HistoryRow]) -> bool {
 
 fn unknown(error: CouldNot) -> Step {
     Step::Done(Done::Unknown(error))
-}
-
-/// The commit whose answer did not come, and why nobody could look: that one names the mend.
-fn both(first: CouldNot, reread: CouldNot) -> CouldNot {
-    CouldNot {
-        reason: first.reason,
-        message: format!(
-            "{}; then the store could not be read again: {}",
-            first.message, reread.message
-        ),
-        hint: reread.hint.or(first.hint),
-    }
-}
-
-fn faster() -> CouldNot {
-    CouldNot {
-        reason: Reason::Busy,
-        message: "other writers of this key were faster every time".to_owned(),
-        hint: None,
-    }
-}
-
-fn out_of_budget(first: Option<CouldNot>) -> CouldNot {
-    first.unwrap_or(CouldNot {
-        reason: Reason::Busy,
-        message: "no time was left".to_owned(),
-        hint: None,
-    })
 }

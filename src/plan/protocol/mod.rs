@@ -14,6 +14,7 @@
 //! [`End::Unknown`] proves nothing. Once a try of an append is unknown the append stays unknown,
 //! and only a re-read says otherwise.
 mod machine;
+mod words;
 
 pub use machine::Handle;
 

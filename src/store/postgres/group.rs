@@ -14,11 +14,11 @@ use super::read::Param;
 use super::runs;
 use super::schema::{self, VERSION};
 use super::transaction::{MARK, begin, both, roll_back};
-use super::write::{Try, Writing, not_in_transaction, rolled_back};
-use crate::store::Append;
+use super::write::{Try, Writing, rolled_back};
 use crate::store::columns::{Columns, OLDEST, miscounted, time_over};
 use crate::store::row::{Malformed, integer, stream_name};
 use crate::store::runs::columns::woken_by;
+use crate::store::{Append, CouldNot, Reason};
 
 /// How a try of a group ended, on this link.
 pub enum Group {
@@ -136,7 +136,7 @@ fn write(
     let mark = appends.first().map_or_else(String::new, |a| a.next.write_id.0.simple().to_string());
     let opening = begin(deadline.left(), &mark);
     let shape = Shape::of(appends);
-    let sql = names.fill(&shape.statement(writing.tells_origin));
+    let sql = names.fill(&shape.statement(writing.home.is_some()));
     let rows = Rows::of(appends, columns)?;
     let store_id: &[u8] = writing.store_id.as_bytes();
     let mut params: Vec<Param<'_>> =
@@ -182,6 +182,16 @@ fn write(
         link.batch("SET LOCAL synchronous_commit = on", deadline.left())?;
     }
     Ok((matched, origin))
+}
+
+/// BEGIN took no effect, so the statement behind it wrote nothing either (PGS-2).
+pub fn not_in_transaction() -> CouldNot {
+    CouldNot {
+        reason: Reason::Unreachable,
+        message: "the server did not run the write in the transaction that was begun for it"
+            .to_owned(),
+        hint: None,
+    }
 }
 
 /// What a group consists of: what it has none of is not mentioned, and not planned.

@@ -18,6 +18,7 @@
 //! | `store` | the store, and its one connection |
 //! | `transaction` | how a transaction of ours begins and ends |
 //! | `write`, `group` | one conditional write, and many together |
+//! | [`literal`] | values in the text of a statement |
 //! | `read`, `list`, `cells` | what is read |
 //! | `upkeep` | walking over all of it, letting go of what is old |
 //! | `runs` | workflow runs |
@@ -37,6 +38,7 @@ pub mod here;
 pub mod line;
 pub mod link;
 mod list;
+pub mod literal;
 mod open;
 pub mod params;
 pub mod passfile;

@@ -28,7 +28,7 @@ pub fn open(at: &PostgresAt, options: &Options) -> Result<Opened, CouldNot> {
     let link = site.connect(deadline)?;
     let (health, created) = found(&link, &site.names, options.mode, deadline)
         .map_err(|fault| explained(fault, &site.names))?;
-    if options.mode != Mode::Read && !health.tells_origin {
+    if options.mode != Mode::Read && health.home.is_none() {
         warnings.push(format!(
             "this role may not ask which server it is on, so a commit whose answer is lost cannot be \
              settled: {GRANT_ORIGIN}"
@@ -47,7 +47,7 @@ pub fn open(at: &PostgresAt, options: &Options) -> Result<Opened, CouldNot> {
     let before_commit = options.before_commit.clone().filter(|_| health.scratch);
     let before_run_commit = options.before_run_commit.clone().filter(|_| health.scratch);
     let stops = (before_commit, before_run_commit);
-    let store = Postgres::new(site, identity, &health, stops, link);
+    let store = Postgres::new(site, identity, health, stops, link);
     Ok(Opened { store: Box::new(store), warnings, created, grants })
 }
 

@@ -4,6 +4,7 @@ use tokio_postgres::types::Type;
 
 use super::error::Fault;
 use super::link::{Committed, Link};
+use super::literal;
 use super::read::Param;
 use super::transaction::{Deadline, begin, roll_back};
 use crate::store::columns::{check_version, draw_id};
@@ -42,6 +43,18 @@ impl Names {
     /// The schema's name as an identifier.
     pub fn quoted(&self) -> &str {
         &self.quoted
+    }
+
+    /// The names of its tables as texts in SQL: `store`, and the others.
+    pub fn tables(&self) -> [String; 4] {
+        ["store", "effects", "history", "output"].map(|table| {
+            let mut name = String::new();
+            // No identifier has a NUL in it: an empty name is that of no table.
+            match literal::text(&mut name, &format!("{}.{table}", self.quoted)) {
+                Ok(()) => name,
+                Err(_) => "''".to_owned(),
+            }
+        })
     }
 
     /// A statement with the schema's name where it says `:schema`.

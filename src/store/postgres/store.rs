@@ -7,7 +7,7 @@ use super::connect::{ConnectError, Try as Attempted, Why, connect};
 use super::conninfo::Conninfo;
 use super::error::{Fault, code, could_not, not_connected};
 use super::group::{self as many, Group};
-use super::health::{GRANT_ORIGIN, Health, Origin};
+use super::health::{GRANT_ORIGIN, Health, Home, Origin};
 use super::here;
 use super::link::{Link, LinkError};
 use super::list::Listing;
@@ -84,7 +84,7 @@ fn may_have_room_soon(error: &ConnectError) -> bool {
 pub struct Postgres {
     pub(super) site: Site,
     pub(super) identity: Identity,
-    tells_origin: bool,
+    home: Option<Home>,
     glimpse: Glimpse,
     before_commit: Option<BeforeCommit>,
     pub(super) before_run_commit: Option<BeforeRunCommit>,
@@ -127,7 +127,7 @@ impl Postgres {
     pub fn new(
         site: Site,
         identity: Identity,
-        health: &Health,
+        health: Health,
         (before_commit, before_run_commit): (Option<BeforeCommit>, Option<BeforeRunCommit>),
         link: Link,
     ) -> Self {
@@ -137,8 +137,8 @@ impl Postgres {
             turns: Turns::default(),
             in_doubt: Vec::new(),
         });
-        let (tells_origin, glimpse) = (health.tells_origin, health.glimpse);
-        Self { site, identity, tells_origin, glimpse, before_commit, before_run_commit, session }
+        let Health { home, glimpse, .. } = health;
+        Self { site, identity, home, glimpse, before_commit, before_run_commit, session }
     }
 
     pub(super) fn session(&self) -> MutexGuard<'_, Session> {
@@ -228,7 +228,7 @@ impl Postgres {
         Writing {
             names: &self.site.names,
             store_id: self.identity.store_id,
-            tells_origin: self.tells_origin,
+            home: self.home.as_ref(),
             before_commit: self.before_commit.as_ref(),
             deadline,
         }

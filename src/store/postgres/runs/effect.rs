@@ -1,18 +1,17 @@
 //! What an effect's append does for the run that the effect belongs to, in its own statement: most
 //! effects belong to none, and theirs mentions no table of runs.
-use tokio_postgres::types::Type;
-
-use super::super::read::{CLOCK, Param};
+use super::super::literal::{self, Value};
+use super::super::read::CLOCK;
+use super::super::schema::Names;
 use crate::plan::protocol::Append;
+use crate::store::row::Malformed;
 use crate::store::runs::columns::woken_by;
 
 /// Holds the dispatch that the append acts on (WFL-9). It is written to, and not only locked: whoever
 /// deletes it waits for us either way, but where a stricter isolation level than ours was forced upon
 /// the server, only a row that was changed makes the deletion fail. A share lock would let it pass,
 /// and the look at the effect behind it would be into the past.
-const DISPATCHED: &str = "dispatch AS (
-    UPDATE :schema.dispatches SET reserved_by = $3
-    WHERE run_id = :1 AND node = :2 AND put_id = :3 AND :marked RETURNING 1),";
+const DISPATCHED: &str = "dispatch AS (UPDATE :schema.dispatches SET reserved_by = ";
 
 /// What the row is then also held to.
 const HELD: &str = " AND EXISTS (SELECT 1 FROM dispatch)";
@@ -29,31 +28,56 @@ pub const PUT_WAKEUP: &str = "INSERT INTO :schema.wakeups AS w(
       tier = excluded.tier, workflow = excluded.workflow
     RETURNING 1";
 
-/// The parts of the statement of `append` that are about its run: what comes before the row, what the
-/// row is held to, and what comes behind it. Their parameters begin behind the first `last`.
-pub fn of_effect(append: &Append, last: usize) -> (String, &'static str, String) {
-    let mut at = last;
-    let mut next = || {
-        at += 1;
-        format!("${at}")
-    };
-    let woken = woken_by(append).map_or_else(String::new, |_| {
-        let from = format!("{}, $3, {CLOCK}, {CLOCK}, 0, 0,", next());
-        let put = PUT_WAKEUP
-            .replace(":from", &from)
-            .replace(":behind", "written,")
-            .replace(":run", "$24");
-        format!(",\n  woken AS ({put})")
-    });
-    let (dispatched, held) = match append.dispatch {
-        None => (String::new(), ""),
-        Some(_) => {
-            let text =
-                DISPATCHED.replace(":1", &next()).replace(":2", &next()).replace(":3", &next());
-            (text, HELD)
+/// The parts of the statement of an append that are about its run.
+pub struct OfRun {
+    /// What comes before the row.
+    pub dispatched: String,
+    /// What the row is held to.
+    pub held: &'static str,
+    /// What comes behind it.
+    pub woken: String,
+}
+
+/// Those of `append`: all empty where it is of no run.
+///
+/// # Errors
+/// [`Malformed`].
+pub fn of_effect(append: &Append, names: &Names) -> Result<OfRun, Malformed> {
+    let mut of = OfRun { dispatched: String::new(), held: "", woken: String::new() };
+    let write_id = append.next.write_id.0.as_bytes();
+    if let Some(id) = &append.dispatch {
+        let sql = &mut of.dispatched;
+        sql.push_str(&names.fill(DISPATCHED));
+        literal::bytes(sql, write_id);
+        for (before, cell) in [
+            (" WHERE run_id = ", ("run_id", Value::Text(Some(id.run.as_str())))),
+            (" AND node = ", ("node", Value::Text(Some(id.node.as_str())))),
+            (" AND put_id = ", ("put_id", Value::Bytes(Some(id.put_id.0.as_bytes())))),
+        ] {
+            sql.push_str(before);
+            literal::list(sql, &[cell], false)?;
         }
-    };
-    (dispatched, held, woken)
+        sql.push_str(" RETURNING 1), ");
+        of.held = HELD;
+    }
+    if let Some((run, key)) = woken_by(append) {
+        let sql = &mut of.woken;
+        // Nothing is replaced behind a value that was put in.
+        let put = PUT_WAKEUP.replace(":behind", "written,");
+        let (before, rest) = put.split_once(":from").unwrap_or_default();
+        let (between, after) = rest.split_once(":run").unwrap_or_default();
+        sql.push_str(", woken AS (");
+        sql.push_str(&names.fill(before));
+        let cells =
+            [("wake_key", Value::Text(Some(&key))), ("put_id", Value::Bytes(Some(write_id)))];
+        literal::list(sql, &cells, true)?;
+        sql.push_str(&format!(", {CLOCK}, {CLOCK}, 0, 0,"));
+        sql.push_str(&names.fill(between));
+        literal::list(sql, &[("run_id", Value::Text(Some(run)))], false)?;
+        sql.push_str(&names.fill(after));
+        sql.push(')');
+    }
+    Ok(of)
 }
 
 /// What wakes the runs of a group of appends (WFL-10), from its rows as they were `given` and the keys
@@ -66,34 +90,4 @@ pub fn wake_all() -> String {
         "g.run_id AND g.state NOT IN ('reserved', 'executing') \
          AND g.effect_key IN (SELECT effect_key FROM written)",
     )
-}
-
-/// The values of those parameters.
-pub struct OfEffect<'a> {
-    wake_key: Option<String>,
-    dispatch: Option<(&'a str, &'a str, &'a [u8])>,
-}
-
-impl<'a> OfEffect<'a> {
-    /// Those of `append`.
-    pub fn of(append: &'a Append) -> Self {
-        let dispatch = append.dispatch.as_ref();
-        Self {
-            wake_key: woken_by(append).map(|(_, key)| key),
-            dispatch: dispatch
-                .map(|id| (id.run.as_str(), id.node.as_str(), &id.put_id.0.as_bytes()[..])),
-        }
-    }
-
-    /// Adds them behind the others.
-    pub fn add<'b>(&'b self, params: &mut Vec<Param<'b>>) {
-        if let Some(key) = &self.wake_key {
-            params.push((key, Type::TEXT));
-        }
-        if let Some((run, node, put_id)) = &self.dispatch {
-            let of_dispatch: [Param<'b>; 3] =
-                [(run, Type::TEXT), (node, Type::TEXT), (put_id, Type::BYTEA)];
-            params.extend(of_dispatch);
-        }
-    }
 }

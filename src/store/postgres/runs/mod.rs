@@ -35,7 +35,7 @@ use crate::store::runs::{
 };
 use crate::store::{CouldNot, End, Flow};
 
-pub use self::effect::{OfEffect, of_effect, wake_all};
+pub use self::effect::{OfRun, of_effect, wake_all};
 
 impl Postgres {
     fn reading(&self, deadline: Deadline) -> Reading<'_> {

@@ -7,12 +7,13 @@ use tokio_postgres::types::Type;
 
 use super::super::cells::Cells;
 use super::super::error::Fault;
+use super::super::group::not_in_transaction;
 use super::super::health::{NO_ORIGIN_COLUMNS, ORIGIN_COLUMNS, Origin};
 use super::super::link::Link;
 use super::super::read::{CLOCK, Param};
-use super::super::schema::VERSION;
-use super::super::transaction::{begin, begin_light, both};
-use super::super::write::{ANSWER, Durable, Try, Writing, Written, answered, end, marked};
+use super::super::schema::{self, VERSION};
+use super::super::transaction::{Deadline, MARK, begin, begin_light, both};
+use super::super::write::{Try, Writing, Written, end};
 use super::effect::PUT_WAKEUP;
 use crate::plan::workflow::{InboxItem, RunAppend, Wakeup};
 use crate::store::columns::{RUNS_SINCE, miscounted};
@@ -104,9 +105,51 @@ const WRITE: &str = ",
       + (SELECT pg_catalog.count(*) FROM wakeups), :origin
   FROM store s";
 
+/// The first columns of the answer of a statement that writes: what must be so whatever was written.
+const ANSWER: &str = "s.schema_version, s.store_id, :marked, \
+    pg_catalog.current_setting('synchronous_commit')";
+
+/// Reads them.
+///
+/// # Errors
+/// An unknown version, another store, a statement outside of its transaction.
+fn answered<'row>(cells: &mut Cells<'row>, writing: &Writing<'_>) -> Result<Durable<'row>, Fault> {
+    schema::check(cells.get("schema_version")?, writing.names)?;
+    if cells.id("store_id")? != writing.store_id {
+        return Err(writing.names.another_store().into());
+    }
+    if cells.or_null("mark")? != Some(true) {
+        return Err(not_in_transaction().into());
+    }
+    Ok(Durable(cells.get("synchronous_commit")?))
+}
+
+/// How far a commit in this transaction is waited for.
+#[must_use]
+struct Durable<'row>(&'row str);
+
+impl Durable<'_> {
+    /// Waits until it is on disk, whoever said otherwise: the role, the database, or another client of
+    /// the same pooler (PGS-7).
+    ///
+    /// # Errors
+    /// The link's.
+    fn raise(self, link: &Link, deadline: Deadline) -> Result<(), Fault> {
+        if matches!(self.0, "off" | "local") {
+            link.batch("SET LOCAL synchronous_commit = on", deadline.left())?;
+        }
+        Ok(())
+    }
+}
+
+/// What a statement finds out about its own transaction; `$N` has the mark.
+fn marked(parameter: usize) -> String {
+    format!("pg_catalog.current_setting('{MARK}', true) = ${parameter}")
+}
+
 /// A statement with what every one of them has.
 fn fill(writing: &Writing<'_>, sql: &str) -> String {
-    let origin = if writing.tells_origin { ORIGIN_COLUMNS } else { NO_ORIGIN_COLUMNS };
+    let origin = if writing.home.is_some() { ORIGIN_COLUMNS } else { NO_ORIGIN_COLUMNS };
     let sql = sql
         .replace(":answer", ANSWER)
         .replace(":origin", origin)
@@ -164,20 +207,17 @@ fn write(
     let durable = answered(&mut cells, writing)?;
     let (written, more): (i64, i64) = (cells.get("written")?, cells.get("events")?);
     let origin = Origin::read(&mut cells)?;
-    let refused = match written {
-        0 => true,
-        1 => false,
+    match written {
+        0 => return Ok(Written::Refused),
+        1 => {}
         many => return Err(miscounted(many.unsigned_abs()).into()),
-    };
-    if refused {
-        return Ok(Written { refused, origin });
     }
     let wanted = columns.events.len() + columns.dispatches.len() + columns.wakeups.len();
     if usize::try_from(more) != Ok(wanted) {
         return Err(miscounted(more.unsigned_abs()).into());
     }
     durable.raise(link, writing.deadline)?;
-    Ok(Written { refused, origin })
+    Ok(Written::Row(origin))
 }
 
 fn first(rows: &[Row]) -> Result<Cells<'_>, Fault> {
@@ -377,7 +417,7 @@ fn one_statement(
     if weight == Weight::Full {
         durable.raise(link, writing.deadline)?;
     }
-    Ok(Written { refused: counted == 0, origin: None })
+    Ok(if counted == 0 { Written::Refused } else { Written::Row(None) })
 }
 
 /// Puts an item into a run's inbox, and its wakeup; refused if there is no such run.
