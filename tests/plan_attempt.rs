@@ -68,6 +68,7 @@ fn order() -> Order {
         labels: Labels::new(),
         not_executed: NotExecuted::parse("6").unwrap(),
         store_timeout: Duration::from_secs(10),
+        dispatch: None,
         outcome_id: OUTCOME,
         guess: None,
     }

@@ -101,6 +101,11 @@ macro_rules! forward {
             self.$field.stats(within)
         }
     };
+    (@ $field:tt runs) => {
+        fn runs(&self) -> &dyn ctrlrun::store::Runs {
+            self.$field.runs()
+        }
+    };
     (@ $field:tt identity) => {
         fn identity(&self) -> &ctrlrun::store::Identity {
             self.$field.identity()
@@ -157,11 +162,13 @@ pub enum Break {
     OutcomeIdIgnored,
     /// Every doubt counts as one whose child was reaped.
     ReapedAlways,
+    /// A reserve does not ask whether its dispatch is still there.
+    DispatchIgnored,
 }
 
 impl Break {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::RowCounts,
         Self::LapsedFreed,
         Self::LiveFreed,
@@ -182,6 +189,7 @@ impl Break {
         Self::LateDropped,
         Self::OutcomeIdIgnored,
         Self::ReapedAlways,
+        Self::DispatchIgnored,
     ];
 
     /// Its name in the rig's words, what it means in one line, and the guarantees that must catch it.
@@ -237,6 +245,9 @@ impl Break {
             }
             Self::ReapedAlways => {
                 ("reaped-always", "a probe's \"no\" frees whatever the holder saw", &["G18"])
+            }
+            Self::DispatchIgnored => {
+                ("dispatch-ignored", "a reserve not held to its dispatch", &["G19"])
             }
         }
     }
@@ -343,7 +354,9 @@ impl Store for Broken {
         if dropped {
             return End::Landed;
         }
-        let end = if self.how == Break::AmbiguousFailed {
+        let end = if self.how == Break::DispatchIgnored {
+            self.inner.append(&Append { dispatch: None, ..append.clone() }, within)
+        } else if self.how == Break::AmbiguousFailed {
             self.inner.append(&without_doubt(append), within)
         } else if self.how == Break::NoHistory {
             self.inner.append(&Append { history: Vec::new(), ..append.clone() }, within)
@@ -398,7 +411,7 @@ impl Store for Broken {
         }
     }
 
-    forward!(inner: list history output upkeep identity);
+    forward!(inner: list history output upkeep runs identity);
 }
 
 impl Broken {

@@ -54,6 +54,7 @@ pub mod values;
 mod verify;
 mod watch;
 mod which;
+mod workflow;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -173,6 +174,7 @@ enum Command {
     Resolve(resolve::ResolveArgs),
     Reconcile(reconcile::ReconcileArgs),
     Init(init::InitArgs),
+    Workflow(workflow::WorkflowArgs),
     Verify(verify::VerifyArgs),
     Doctor(doctor::DoctorArgs),
     Prune(prune::PruneArgs),
@@ -213,9 +215,13 @@ fn configure(cli: &mut Cli) -> Result<(), CliError> {
     let walk = match &cli.command {
         // What runs something, or asks what became of it, does so by what stands above the working
         // directory as well; what looks does not need it, and a mistake there must not be in its way.
-        Some(Command::Run(_) | Command::Batch(_) | Command::Reconcile(_) | Command::Doctor(_)) => {
-            true
-        }
+        Some(
+            Command::Run(_)
+            | Command::Batch(_)
+            | Command::Workflow(_)
+            | Command::Reconcile(_)
+            | Command::Doctor(_),
+        ) => true,
         None
         | Some(
             Command::Effects(_)
@@ -328,6 +334,7 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::Resolve(args)) => resolve::resolve(&args, global),
         Some(Command::Reconcile(args)) => reconcile::reconcile(&args, global),
         Some(Command::Init(args)) => init::init(&args, global),
+        Some(Command::Workflow(args)) => workflow::workflow(args, global),
         Some(Command::Verify(args)) => verify::verify(&args, global),
         Some(Command::Doctor(args)) => doctor::doctor(&args, global),
         Some(Command::Prune(args)) => prune::prune(&args, global),

@@ -135,6 +135,14 @@ const BORROWED: [(i32, &str); 7] = [
     (255, "`ssh` exits so also when the connection breaks after the remote command ran"),
 ];
 
+/// As [`NotExecuted::parse`] reads it.
+impl std::fmt::Display for NotExecuted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let codes: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&codes.join(","))
+    }
+}
+
 impl NotExecuted {
     /// Reads `6,11` or `nonzero` (1 to 123).
     ///

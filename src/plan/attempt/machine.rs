@@ -84,11 +84,12 @@ impl Attempt {
             lease: order.lease.min(RESERVED_LEASE_MAX),
             max_attempts: order.max_attempts,
             rebind: order.rebind,
-            run_id: None,
+            run_id: order.dispatch.as_ref().map(|dispatch| dispatch.run.as_str().to_owned()),
         });
         let budget = budget(order.store_timeout, order.store_timeout, order.lease, at);
         let write = Handle::new(order.key.clone(), reserve, order.expect, budget)
-            .knowing(order.guess.take());
+            .knowing(order.guess.take())
+            .with_dispatch(order.dispatch.clone());
         Self {
             order,
             phase: Phase::Reserving(Box::new(write)),

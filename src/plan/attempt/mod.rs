@@ -32,6 +32,7 @@ use super::key::Key;
 use super::protocol::{Captured, CouldNot, Done, Handle, Input, Kept, Known, Step};
 use super::time::{Moment, Timestamp};
 use super::verdict::{ChildEnd, NotExecuted};
+use super::workflow::DispatchRef;
 
 /// The longest lease of a reservation that has not begun (EXE-7).
 pub const RESERVED_LEASE_MAX: Duration = Duration::from_secs(30);
@@ -68,6 +69,9 @@ pub struct Order {
     pub outcome_id: OutcomeId,
     /// That the key is new, where that is the likeliest and a look would cost more (CMT-16).
     pub guess: Option<Known>,
+    /// The dispatch that it acts on, of a workflow's node: the reserve holds only while that is
+    /// there, and the effect belongs to its run.
+    pub dispatch: Option<DispatchRef>,
 }
 
 /// What the driver is to do next.

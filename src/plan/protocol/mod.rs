@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::effect::{Answer, HistoryRow, OutcomeId, Record, WriteId};
 use super::time::{Moment, Timestamp};
+use super::workflow::DispatchRef;
 
 /// The one event of a key's history that a decision needs beside the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -117,6 +118,8 @@ pub struct Append {
     pub attempt_floor: u64,
     /// Outputs to be kept with it.
     pub outputs: Vec<Kept>,
+    /// The dispatch that it acts on, of a workflow's node: the write holds only while that is there.
+    pub dispatch: Option<DispatchRef>,
 }
 
 /// How one try of an append ended. There is no error beside it.

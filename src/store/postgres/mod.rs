@@ -20,6 +20,7 @@
 //! | `write`, `group` | one conditional write, and many together |
 //! | `read`, `list`, `cells` | what is read |
 //! | `upkeep` | walking over all of it, letting go of what is old |
+//! | `runs` | workflow runs |
 //! | `doctor`, `probe` | what the server is like, and what it does in an experiment |
 //! | `error` | what errors mean |
 //! | [`faultproxy`] | a proxy that cuts, stalls or rewrites at one message, on purpose |
@@ -42,6 +43,7 @@ pub mod passfile;
 mod probe;
 mod read;
 pub mod refusal;
+mod runs;
 mod schema;
 pub mod secret;
 pub mod service;
