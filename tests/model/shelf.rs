@@ -176,6 +176,10 @@ impl Shelf {
 }
 
 impl Store for Shelf {
+    fn runs(&self) -> &dyn ctrlrun::store::Runs {
+        panic!("the model is of effects: no run is asked for")
+    }
+
     fn load(&self, _: &Key, ask: Ask, _: Duration) -> Result<Found, CouldNot> {
         self.read(ask)
     }

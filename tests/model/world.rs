@@ -323,6 +323,7 @@ pub fn order(
             (Asked::Again, Some(revision)) => StreamState::Revision(revision),
             _ => StreamState::Any,
         },
+        dispatch: None,
         max_attempts: (asked == Asked::Once).then_some(1),
         rebind: asked == Asked::Rebind,
         lease: LEASE,

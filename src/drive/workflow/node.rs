@@ -90,7 +90,14 @@ pub fn perform(
         return Came::Stale;
     };
     let command = command(&spec, &filled, settings);
-    let tools = Tools { store: of.store, spool, signals: None, lost: &|_| {}, kept: &|_, _| {} };
+    let tools = Tools {
+        store: of.store,
+        spool,
+        journal: None,
+        signals: None,
+        lost: &|_| {},
+        kept: &|_, _| {},
+    };
     let ran = attempt(order(dispatch, &spec, &filled, settings), &command, tools);
     match &ran.report.result {
         Outcome::Refused(refusal) => match refusal {
