@@ -179,9 +179,9 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     Prune(prune::PruneArgs),
     Stats(stats::StatsArgs),
-    Help(help::HelpArgs),
     Completions(complete::CompletionsArgs),
     Man(man::ManArgs),
+    Help(help::HelpArgs),
     /// What completion scripts ask
     #[command(name = "__complete", hide = true)]
     Complete(complete::CompleteArgs),

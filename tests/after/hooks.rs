@@ -8,7 +8,11 @@ use crate::at::{Kind, MARK, Place, number_in, on_every_store, process_state, unt
 use crate::common::finish;
 use crate::{configure, run, with};
 
-on_every_store!(each_outcome_calls_its_hook_with_the_report, what_ran_nothing_calls_no_hook);
+on_every_store!(
+    each_outcome_calls_its_hook_with_the_report,
+    the_effects_of_a_batch_are_journaled_and_call_hooks,
+    what_ran_nothing_calls_no_hook
+);
 
 /// Every hook appends a line: which one it is, and what it was given.
 fn hooked(at: &Place) {
@@ -187,4 +191,42 @@ fn a_file_that_cd_found_has_no_hooks() {
     let out = finish(&mut at.run("k", &[], MARK));
     assert_eq!((out.code, at.marks()), (Some(78), 0), "{out:?}");
     assert!(!at.env.path("hooked").exists());
+}
+
+fn the_effects_of_a_batch_are_journaled_and_call_hooks(kind: Kind) {
+    // AFT-1, AFT-2, AFT-8
+    let at = Place::new(kind);
+    hooked(&at);
+    let config = fs::read_to_string(at.env.path("c.toml")).unwrap();
+    let file = crate::journaled(&at);
+    let journal = fs::read_to_string(at.env.path("c.toml")).unwrap();
+    configure(&at, &format!("{config}{journal}"));
+    let input = at.env.path("lines.jsonl");
+    let line = |key: &str, script: &str| {
+        serde_json::json!({"key": key, "command": ["sh", "-c", script], "not_executed": [3]})
+            .to_string()
+    };
+    let all = [line("a", MARK), line("b", "exit 3"), line("c", "exit 9")].join("\n");
+    fs::write(&input, all).unwrap();
+    let words = ["batch", input.to_str().unwrap(), "-j1"];
+    let out = finish(with(&at, &mut at.ctrlrun(&words)));
+    assert_eq!((out.code, at.marks()), (Some(76), 1), "{out:?}");
+    let mut said: Vec<String> =
+        told(&at).iter().map(|(name, report)| format!("{name} {}", report["key"])).collect();
+    said.sort();
+    assert_eq!(said, ["ambiguous \"c\"", "committed \"a\"", "failed \"b\""]);
+    // Of each a begin, and behind it what came of it.
+    let written = crate::lines(&file);
+    assert_eq!(written.len(), 6, "{written:?}");
+    for key in ["a", "b", "c"] {
+        let of_key: Vec<_> = written.iter().filter(|line| line["key"] == key).collect();
+        let types: Vec<_> = of_key.iter().map(|line| line["event"].as_str().unwrap()).collect();
+        assert_eq!(types, ["began", "settled"], "{written:?}");
+    }
+    // A journal that is a folder cannot be written: nothing is run.
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    fs::write(&input, line("d", MARK)).unwrap();
+    let out = finish(with(&at, &mut at.ctrlrun(&words)));
+    assert_eq!((out.code, at.marks()), (Some(69), 1), "{out:?}");
 }

@@ -10,7 +10,6 @@
 //! | `acts` | what may come about next |
 //! | `step` | what a driver would do, and what comes of it |
 //! | `shelf` | the store |
-//! | `unasked` | what it says of runs |
 //! | `laws` | what must hold |
 //! | `tally` | what must be reached, and names |
 //! | `explore` | the walk |
@@ -22,7 +21,6 @@ mod shelf;
 mod step;
 mod tally;
 mod tests;
-mod unasked;
 mod verify;
 mod world;
 mod worlds;

@@ -9,10 +9,9 @@ use ctrlrun::plan::protocol::Step;
 use ctrlrun::plan::time::Timestamp;
 use ctrlrun::store::{
     Append, Ask, Captured, CouldNot, Cut, End, Filter, Flow, Found, Identity, Listed, Pruned,
-    Reason, Runs, Stats, Store, Stream, Walked,
+    Reason, Stats, Store, Stream, Walked,
 };
 
-use crate::unasked::Unasked;
 use crate::verify::broken::{Break, Broken, Memory};
 
 /// What is stored of one key.
@@ -177,6 +176,10 @@ impl Shelf {
 }
 
 impl Store for Shelf {
+    fn runs(&self) -> &dyn ctrlrun::store::Runs {
+        panic!("the model is of effects: no run is asked for")
+    }
+
     fn load(&self, _: &Key, ask: Ask, _: Duration) -> Result<Found, CouldNot> {
         self.read(ask)
     }
@@ -242,10 +245,6 @@ impl Store for Shelf {
 
     fn stats(&self, _: Duration) -> Result<Stats, CouldNot> {
         Ok(Stats::default())
-    }
-
-    fn runs(&self) -> &dyn Runs {
-        &Unasked
     }
 
     fn identity(&self) -> &Identity {

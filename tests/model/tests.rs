@@ -73,7 +73,8 @@ fn two_processes_in_every_order() {
 #[test]
 fn every_store_that_is_broken_on_purpose_has_a_counterexample() {
     // PRF-4
-    let worlds: Vec<_> = Break::ALL.into_iter().filter_map(worlds::broken).collect();
+    let of_effects = Break::ALL.into_iter().filter(|how| *how != Break::DispatchIgnored);
+    let worlds: Vec<_> = of_effects.map(worlds::broken).collect();
     let missed: Vec<_> = walk_all(&worlds)
         .into_iter()
         .filter(|one| one.counterexample.is_none())

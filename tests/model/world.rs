@@ -323,6 +323,7 @@ pub fn order(
             (Asked::Again, Some(revision)) => StreamState::Revision(revision),
             _ => StreamState::Any,
         },
+        dispatch: None,
         max_attempts: (asked == Asked::Once).then_some(1),
         rebind: asked == Asked::Rebind,
         lease: LEASE,
@@ -336,7 +337,6 @@ pub fn order(
         not_executed: NotExecuted::parse("6").unwrap_or_default(),
         store_timeout: PATIENCE,
         outcome_id: OutcomeId(Uuid::from_u128(u128::from(name))),
-        dispatch: None,
         guess: opened
             .filter(|_| asked == Asked::Guessing)
             .map(|Opened { floor, now }| Known::absent(floor, now, moment_of(now), moment_of(now))),
