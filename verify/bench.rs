@@ -96,6 +96,12 @@ impl Bench {
         self.breaks.is_some()
     }
 
+    /// Whether it is broken in this way.
+    #[must_use]
+    pub fn breaks(&self, how: Break) -> bool {
+        self.breaks == Some(how)
+    }
+
     /// Tells everybody to stop.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);

@@ -6,6 +6,7 @@ use ctrlrun::plan::key::Key;
 use ctrlrun::store::conformance::suite;
 use ctrlrun::store::stop::Point;
 
+use super::broken::Break;
 use super::lab::{Halt, Lab, exit, together};
 
 /// Workload and claims.
@@ -118,8 +119,12 @@ fn forgotten<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
 fn conformance<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     // Before anything is forgotten: that moves the floor from which new keys are numbered, and a
     // check which writes by itself does not look again.
-    // In the self-test the processes alone must find what is wrong.
-    let checks = if lab.bench.is_broken() { Vec::new() } else { suite() };
+    // In the self-test the processes alone must find what is wrong, but for what they cannot meet: a
+    // revision never comes round, so only a check that makes one up sees that the write_id is left out.
+    let made_up = lab.bench.breaks(Break::WriteIdIgnored);
+    let checks = if lab.bench.is_broken() && !made_up { Vec::new() } else { suite() };
+    // The other guarantees work in the same store meanwhile, so that nothing in it can be counted.
+    let checks = checks.into_iter().filter(|(name, _)| !name.starts_with("counting "));
     let store = lab.rigged_store()?;
     for (name, check) in checks {
         if let Err(why) = check(store.as_ref()) {

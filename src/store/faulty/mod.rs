@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{
-    Append, Ask, Captured, CouldNot, Cut, End, Filter, Flow, Found, Glimpse, Identity, Listed,
-    Pruned, Reason, Runs, Stats, Store, Stream, Walked,
+    Append, Ask, Captured, CouldNot, Cut, End, Filter, Flow, Found, Identity, Listed, Pruned,
+    Reason, Runs, Stats, Store, Stream, Walked,
 };
 use crate::plan::effect::HistoryRow;
 use crate::plan::key::Key;
@@ -354,10 +354,6 @@ impl Store for Faulty {
         within: Duration,
     ) -> Result<Option<Captured>, CouldNot> {
         self.inner.output(key, attempt, stream, within)
-    }
-
-    fn glimpse(&self) -> Option<Glimpse> {
-        self.inner.glimpse()
     }
 
     fn walk(
