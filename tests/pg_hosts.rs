@@ -4,10 +4,13 @@ mod common;
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use common::hosts::Hosts;
+use common::hosts::{Hosts, done, ip};
 use common::pgstore::wait_until;
 use common::{Output, finish};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 /// Two hosts, and what is done on them.
@@ -75,6 +78,29 @@ impl Stage {
         assert_eq!(self.show(1, key)["state"], "ambiguous");
     }
 
+    /// A script for a host: what it sends goes out, to nobody, and is lost without a word. That is a
+    /// neighbour that is not there: the kernel this runs on need not know how to drop packets.
+    fn loses_packets(&self, host: usize) -> String {
+        let there = self.0.nets[host];
+        format!(
+            "PATH=/usr/sbin:/sbin:$PATH ip neigh replace 198.19.{there}.1 \
+             lladdr 02:00:00:00:00:99 dev eth nud permanent"
+        )
+    }
+
+    /// The same from here.
+    fn lose_packets(&self, host: usize) {
+        let mut sh = Command::new("sh");
+        done(&mut self.0.hosts[host].inside(sh.args(["-c", &self.loses_packets(host)]))).unwrap();
+    }
+
+    /// What it sends arrives again.
+    fn find_packets(&self, host: usize) {
+        let there = format!("198.19.{}.1", self.0.nets[host]);
+        let words = ["neigh", "del", &there, "dev", "eth"].map(str::to_owned);
+        done(&mut self.0.hosts[host].inside(&mut ip(&words))).unwrap();
+    }
+
     fn go(&self) {
         fs::write(self.0.env.path("here/go"), "").unwrap();
     }
@@ -140,6 +166,84 @@ fn t157_one_winner_across_two_hosts_and_a_host_that_is_cut_off_is_not_overtaken(
     assert_eq!((stage.types(1, "gone"), stage.spooled(0)), (late.map(str::to_owned).to_vec(), 0));
     let again = finish(&mut stage.run(0, "gone", HOLD));
     assert_eq!((again.code, stage.marks()), (Some(76), 4), "{again:?}");
+}
+
+/// What a busy machine may add to a deadline.
+const SLACK: Duration = Duration::from_secs(5);
+
+#[test]
+fn case_39_packets_that_are_dropped_at_connect_and_at_reserve_run_nothing_and_hold_nobody_up() {
+    // Case 39; CMT-14, CON-7
+    let Some(stage) = Stage::new() else { return };
+    stage.lose_packets(0);
+    let from = Instant::now();
+    let end = finish(&mut stage.run(0, "connect", HOLD));
+    assert!(from.elapsed() < Duration::from_secs(1) + SLACK, "{:?}", from.elapsed());
+    assert_eq!((end.code, stage.marks()), (Some(69), 0), "{end:?}");
+    assert!(end.stderr.contains("nothing was run"), "{}", end.stderr);
+    stage.find_packets(0);
+
+    // It has opened the store and holds its connection; then nothing arrives any more.
+    let mut run = stage.run(0, "reserve", HOLD);
+    run.env("CTRLRUN_STOP_AT", "before-reserve");
+    let holder = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = Pid::from_raw(holder.id().try_into().unwrap());
+    let stopped = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('T')
+    };
+    wait_until("it has stopped", stopped);
+    stage.lose_packets(0);
+    let from = Instant::now();
+    kill(pid, Signal::SIGCONT).unwrap();
+    let end = ended(holder);
+    assert!(from.elapsed() < Duration::from_secs(1) + SLACK, "{:?}", from.elapsed());
+    assert_eq!((end.code, stage.marks()), (Some(69), 0), "{end:?}");
+    assert!(end.stderr.contains("nothing was run"), "{}", end.stderr);
+    assert_eq!(stage.types(1, "reserve"), Vec::<String>::new());
+    stage.find_packets(0);
+    stage.go();
+    let end = finish(&mut stage.run(0, "reserve", HOLD));
+    assert_eq!((end.code, stage.marks()), (Some(0), 1), "{end:?}");
+}
+
+#[test]
+fn case_39_packets_that_are_dropped_while_the_command_runs_cost_no_outcome() {
+    // Case 39, as case 29; EXE-24, EFF-17
+    let Some(stage) = Stage::new() else { return };
+    let holder = stage.start(0, "k", HOLD);
+    wait_until("it runs", || stage.marks() == 1);
+    stage.lose_packets(0);
+    stage.refused_over_there("k");
+    stage.go();
+    let from = Instant::now();
+    let end = ended(holder);
+    assert!(from.elapsed() < Duration::from_secs(6) + SLACK, "{:?}", from.elapsed());
+    assert_eq!((end.code, stage.marks(), stage.spooled(0)), (Some(74), 1, 1), "{end:?}");
+    assert!(end.stderr.contains("exited 0"), "{}", end.stderr);
+    stage.find_packets(0);
+    assert_eq!(finish(&mut stage.run(0, "other", "true")).code, Some(0));
+    let late = ["reserved", "began", "ambiguated", "late_outcome"];
+    assert_eq!((stage.types(1, "k"), stage.spooled(0)), (late.map(str::to_owned).to_vec(), 0));
+}
+
+#[test]
+fn case_39_packets_that_are_dropped_at_settle_leave_the_outcome_in_the_spool() {
+    // Case 39, as case 6; CMT-14, EXE-24: the command's last deed is to cut its own host off.
+    let Some(stage) = Stage::new() else { return };
+    let script = format!("echo x >>marker; {}", stage.loses_packets(0));
+    let from = Instant::now();
+    let end = finish(&mut stage.run(0, "k", &script));
+    // A settle may take six times as long, and here the rest of its lease is shorter.
+    assert!(from.elapsed() < Duration::from_secs(6) + SLACK, "{:?}", from.elapsed());
+    assert_eq!((end.code, stage.marks(), stage.spooled(0)), (Some(74), 1, 1), "{end:?}");
+    assert!(end.stderr.contains("exited 0"), "{}", end.stderr);
+    assert_eq!(stage.types(1, "k"), ["reserved", "began"]);
+    stage.find_packets(0);
+    // The next command that writes delivers it, and finds it done.
+    let again = finish(&mut stage.run(0, "k", &script));
+    assert_eq!((again.code, stage.marks(), stage.spooled(0)), (Some(0), 1, 0), "{again:?}");
+    assert_eq!(stage.types(1, "k"), ["reserved", "began", "committed"]);
 }
 
 #[test]

@@ -9,8 +9,10 @@ use std::fs;
 use std::io;
 use std::process::{Child, Command, Stdio};
 
+use ctrlrun::store::Mode;
+
 use super::TestEnv;
-use super::pgstore::store_at;
+use super::pgstore::open_url;
 use super::postgres::{Options, Server, server_with};
 
 /// A host: a network namespace, and the process that holds it.
@@ -22,27 +24,47 @@ pub struct Host {
 
 impl Host {
     /// A host that reaches us at `198.19.NET.1` and is `198.19.NET.2` itself.
-    pub fn new(net: u8) -> io::Result<Self> {
+    fn new(net: u8) -> io::Result<Self> {
         let mut command = Command::new("unshare");
         command.args(["--net", "sh", "-c", "echo; read -r never"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut holder = command.spawn()?;
         // It is in its namespace once it speaks.
         let spoken = io::Read::read(holder.stdout.as_mut().unwrap(), &mut [0])?;
-        let host = Self { holder, link: format!("ctrlrun{net}") };
+        let mut host = Self { holder, link: String::new() };
         if spoken == 0 {
             return Err(io::Error::other("unshare --net is not permitted"));
         }
         let pid = host.holder.id().to_string();
-        let (link, ours, theirs) =
-            (&host.link, format!("198.19.{net}.1/24"), format!("198.19.{net}.2/24"));
+        let link = format!("ctrlrun{net}");
+        let (ours, theirs) = (format!("198.19.{net}.1/24"), format!("198.19.{net}.2/24"));
         let words = |line: String| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
         done(&mut ip(&words(format!("link add {link} type veth peer name eth netns {pid}"))))?;
+        // Only now is it ours to be taken away.
+        host.link.clone_from(&link);
         done(&mut ip(&words(format!("addr add {ours} dev {link}"))))?;
         done(&mut ip(&words(format!("link set {link} up"))))?;
         done(&mut host.inside(&mut ip(&words(format!("addr add {theirs} dev eth")))))?;
         done(&mut host.inside(&mut ip(&words("link set eth up".to_owned()))))?;
         Ok(host)
+    }
+
+    /// Two of them, at addresses that no other test has at this time, of whatever process: the names of
+    /// the links are taken by one at a time.
+    fn two() -> io::Result<([u8; 2], [Self; 2])> {
+        let mut taken = io::Error::other("no addresses");
+        for nth in 0..120 {
+            let first = u8::try_from(2 * ((std::process::id() + nth) % 120)).unwrap();
+            let nets = [first, first + 1];
+            match (Self::new(nets[0]), Self::new(nets[1])) {
+                (Ok(one), Ok(two)) => return Ok((nets, [one, two])),
+                (Err(error), _) | (_, Err(error)) if error.to_string().contains("exists") => {
+                    taken = error;
+                }
+                (Err(error), _) | (_, Err(error)) => return Err(error),
+            }
+        }
+        Err(taken)
     }
 
     /// The same command on this host.
@@ -71,17 +93,22 @@ impl Drop for Host {
     fn drop(&mut self) {
         // The namespace ends with its last process, and takes the link along.
         drop((self.holder.kill(), self.holder.wait()));
+        if self.link.is_empty() {
+            return;
+        }
         drop(ip(&["link", "del", &self.link].map(str::to_owned)).stderr(Stdio::null()).status());
     }
 }
 
-fn ip(words: &[String]) -> Command {
+/// `ip` with these words.
+pub fn ip(words: &[String]) -> Command {
     let mut command = Command::new("ip");
     command.args(words).env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin");
     command
 }
 
-fn done(command: &mut Command) -> io::Result<()> {
+/// Runs it, and is content with nothing but success.
+pub fn done(command: &mut Command) -> io::Result<()> {
     let out = command.output()?;
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     if out.status.success() {
@@ -95,19 +122,16 @@ fn done(command: &mut Command) -> io::Result<()> {
 pub struct Hosts {
     pub server: Server,
     pub hosts: [Host; 2],
-    nets: [u8; 2],
+    pub nets: [u8; 2],
     pub env: TestEnv,
 }
 
 impl Hosts {
     /// `None` where no namespaces can be made: then the test has shown nothing, and says so.
     pub fn new() -> Option<Self> {
-        // Two tests at once, of whatever process, must not take the same addresses.
-        let first = u8::try_from(2 * (std::process::id() % 120)).unwrap();
-        let nets = [first, first + 1];
-        let hosts = match (Host::new(nets[0]), Host::new(nets[1])) {
-            (Ok(one), Ok(two)) => [one, two],
-            (Err(error), _) | (_, Err(error)) => {
+        let (nets, hosts) = match Host::two() {
+            Ok(two) => two,
+            Err(error) => {
                 eprintln!("INCONCLUSIVE: two hosts cannot be built here: {error}");
                 let may = Command::new("unshare").args(["--net", "true"]).status();
                 let may = may.is_ok_and(|status| status.success());
@@ -127,7 +151,8 @@ impl Hosts {
             .to_vec(),
             ..Options::default()
         })?;
-        drop(store_at(&server.url("postgres")));
+        // Stop points work in it (STO-12).
+        drop(open_url(&server.url("postgres"), Mode::Scratch).unwrap());
         Some(Self { server, hosts, nets, env: TestEnv::new() })
     }
 
