@@ -19,7 +19,7 @@
 //! | [`parsing`] | what is told of a command line that cannot be meant |
 mod access;
 mod bare;
-mod batch;
+pub mod batch;
 mod doctor;
 mod effects;
 pub mod error;
@@ -35,7 +35,7 @@ mod prune;
 mod reconcile;
 mod refusal;
 pub mod render;
-mod resolve;
+pub mod resolve;
 mod run;
 mod show;
 mod spooled;
