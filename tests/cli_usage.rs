@@ -141,20 +141,22 @@ fn alone_it_prints_short_help_and_what_is_stuck() {
     Usage: ctrlrun run --key KEY -- CMD [ARG...]
            ctrlrun COMMAND ...
 
-      run        Run one command as an effect: once, whatever happens in between
-      outcome    Inside a command: say whether the effect happened
-      effects    List effects, and what became of them [alias: ls]
-      show       Show one effect: where it ran, why it stands so, what to do next
-      history    List what happened to one effect, oldest first
-      output     Print the stored output of an effect, byte for byte [alias: logs]
-      resolve    Say what is so of an effect that is stuck
-      reconcile  Ask probes whether what is stuck has happened
-      init       Make a store; changes nothing where it is there already
-      verify     Show that the guarantees hold on your own store's kind, place and version
-      doctor     Look at the store and say what about it has to be mended
-      prune      Drop the stored output of effects that were settled long ago, or forget them
-      stats      Count effects by state, and what needs a decision
-      help       Explain a topic, or a command
+      run          Run one command as an effect: once, whatever happens in between
+      outcome      Inside a command: say whether the effect happened
+      effects      List effects, and what became of them [alias: ls]
+      show         Show one effect: where it ran, why it stands so, what to do next
+      history      List what happened to one effect, oldest first
+      output       Print the stored output of an effect, byte for byte [alias: logs]
+      resolve      Say what is so of an effect that is stuck
+      reconcile    Ask probes whether what is stuck has happened
+      init         Make a store; changes nothing where it is there already
+      verify       Show that the guarantees hold on your own store's kind, place and version
+      doctor       Look at the store and say what about it has to be mended
+      prune        Drop the stored output of effects that were settled long ago, or forget them
+      stats        Count effects by state, and what needs a decision
+      completions  Print a completion script for a shell
+      man          Print a manual page
+      help         Explain a topic, or a command
 
     More: ctrlrun --help, and ctrlrun help outcomes|exit-codes|keys|stores|config|json
     ");
@@ -257,19 +259,19 @@ fn init_makes_a_store_once() {
     insta::assert_snapshot!(env.run(["init", "--store", "s.db", "-q"]).all(&env), @r"
     exit 0
     --- stderr
-    ctrlrun: made [ROOT]/here/s.db (schema version 1)
+    ctrlrun: made [ROOT]/here/s.db (schema version 2)
     ");
     let before = std::fs::read(env.path("here/s.db")).unwrap();
     insta::assert_snapshot!(env.run(["init", "--store", "s.db", "-q"]).all(&env), @r"
     exit 0
     --- stderr
-    ctrlrun: [ROOT]/here/s.db is there already (schema version 1)
+    ctrlrun: [ROOT]/here/s.db is there already (schema version 2)
     ");
     let out = env.run(["init", "--store", "s.db", "--json", "-q"]);
     insta::assert_snapshot!(out.all(&env), @r#"
     exit 0
     --- stdout
-    {"made":false,"schema_version":1,"store":"[ROOT]/here/s.db"}
+    {"made":false,"schema_version":2,"store":"[ROOT]/here/s.db"}
     "#);
     assert_eq!(std::fs::read(env.path("here/s.db")).unwrap(), before);
     let mode = std::fs::metadata(env.path("here/s.db")).unwrap().permissions().mode();

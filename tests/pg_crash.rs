@@ -125,7 +125,7 @@ fn show(env: &TestEnv, url: &str, words: &[&str]) -> Vec<Value> {
 
 #[test]
 fn t158_a_server_that_is_killed_again_and_again_under_load_loses_and_repeats_nothing() {
-    // T158; CMT-1, EXE-24, EXE-25
+    // T158; CMT-1, EXE-24, EXE-25, PRF-7
     let settings = vec!["max_connections=60".to_owned()];
     let Some(mut server) = server_with(&Options { settings, ..Options::default() }) else { return };
     let url = server.url("postgres");

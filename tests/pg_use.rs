@@ -46,7 +46,7 @@ const NONE_CONNECTED: &str = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity \
 
 #[test]
 fn a_run_takes_eight_round_trips() {
-    // PGS-2, CMT-17, CMT-18: one to connect, one to look at the store, and for each of reserve, begin and
+    // PGS-2, CMT-15, CMT-16: one to connect, one to look at the store, and for each of reserve, begin and
     // settle one to write and one to commit. BEGIN and the write share one.
     let Some(stage) = Stage::new() else { return };
     let out = stage.run("k", &[], MARK);

@@ -68,6 +68,7 @@ fn order() -> Order {
         labels: Labels::new(),
         not_executed: NotExecuted::parse("6").unwrap(),
         store_timeout: Duration::from_secs(10),
+        dispatch: None,
         outcome_id: OUTCOME,
         guess: None,
     }
@@ -531,4 +532,46 @@ fn a_holder_is_told_by_attempt_and_reservation() {
     let other = Holder { reservation_id: WriteId(Uuid::from_u128(9)), ..holder };
     assert!(!record.is_held_by(other));
     assert!(!record.is_held_by(Holder { attempt: 2, ..holder }));
+}
+
+#[test]
+fn an_outcome_that_others_were_faster_than_is_spooled_when_the_time_is_over() {
+    // EXE-24: no try failed, one matched no row. It once ended unrecorded and unspooled.
+    let mut world = World::started(&[]);
+    let Do::Store(load) = world.machine.step(exited(0), Moment(world.at)) else { panic!() };
+    let loaded = world.store(load);
+    let append = world.machine.step(Came::Store(Box::new(loaded)), Moment(world.at));
+    world.other(lapsed());
+    world.at += 120_000_000;
+    let Do::Store(append) = append else { panic!() };
+    let refused = world.store(append);
+    assert_eq!(refused, Input::Ended(End::Refused));
+    let next = world.machine.step(Came::Store(Box::new(refused)), Moment(world.at));
+    assert_eq!(spool(next).settle.verdict, Verdict::Committed);
+    let report = over(world.step(Came::Spooled(Ok(()))));
+    assert!(matches!(report.result, Outcome::NotRecorded { why: NotRecorded::Store(_), .. }));
+    assert_eq!(report.spooled, Some(Ok(())));
+}
+
+#[test]
+fn a_gated_attempt_begins_only_when_there_is_a_place_for_its_child() {
+    // BAT-9
+    let mut world = World::new();
+    world.machine = Attempt::gated(order(), Moment(0));
+    assert!(matches!(world.step(Came::Call), Do::Granted));
+    assert_eq!(world.log, ["reserved"]);
+    assert!(matches!(world.step(Came::Begin), Do::Start { .. }));
+    assert_eq!(world.log, ["reserved", "began"]);
+}
+
+#[test]
+fn a_reservation_that_is_given_back_is_settled_never_started() {
+    // BAT-10
+    let mut world = World::new();
+    world.machine = Attempt::gated(order(), Moment(0));
+    assert!(matches!(world.step(Came::Call), Do::Granted));
+    let report = over(world.step(Came::Release { detail: "no place".to_owned() }));
+    assert_eq!(world.log, ["reserved", "failed"]);
+    assert!(!report.ran);
+    assert!(matches!(report.result, Outcome::Settled { verdict: Verdict::NeverStarted, .. }));
 }

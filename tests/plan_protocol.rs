@@ -362,7 +362,7 @@ fn drawing() -> Machine {
 
 #[test]
 fn what_was_just_written_is_decided_on_without_a_load_and_a_guess_that_fails_costs_one() {
-    // CMT-17, EXE-8
+    // CMT-15, EXE-8
     let (mut machine, holder, sent, seen) = knowing(500_000);
     assert_eq!(machine.step(Input::Start), Step::Draw);
     let passed = machine.now().from_now(seen);
@@ -387,7 +387,7 @@ fn what_was_just_written_is_decided_on_without_a_load_and_a_guess_that_fails_cos
 
 #[test]
 fn what_was_written_more_than_a_second_ago_is_loaded_again() {
-    // CMT-17: the last moment that it is taken for fresh at, and the first that it is not.
+    // CMT-15: the last moment that it is taken for fresh at, and the first that it is not.
     let (.., seen) = just_reserved();
     let (mut fresh, ..) = knowing(seen.0 + 998_999);
     assert_eq!(fresh.step(Input::Start), Step::Draw);

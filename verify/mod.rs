@@ -2,9 +2,9 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | [`catalogue`] | the guarantees; `g01` to `g18`: workload, faults and claims of one each |
+//! | [`catalogue`] | the guarantees; `g01` to `g19`: workload, faults and claims of one each |
 //! | [`check`] | PURE: history and ledger in, violations out |
-//! | [`lab`] | what one guarantee is shown with |
+//! | [`lab`] | what one guarantee is shown with; [`flow`] what those of workflows are, beside that |
 //! | [`bench`] | what all of them share |
 //! | [`scratch`] | the store that is made and destroyed; one file a kind of store |
 //! | [`worker`] | processes: released together, halted, killed, waited for |
@@ -18,6 +18,7 @@ pub mod broken;
 pub mod catalogue;
 mod check;
 pub mod execute;
+mod flow;
 mod g01;
 mod g02;
 mod g03;
@@ -32,9 +33,11 @@ mod g11;
 mod g12;
 mod g13;
 mod g14;
+mod g15;
 mod g16;
 mod g17;
 mod g18;
+mod g19;
 mod lab;
 mod ledger;
 pub mod report;
@@ -241,7 +244,6 @@ pub fn one_guarantee(bench: &Bench, guarantee: &Guarantee) -> Result<Line, Troub
     }
     let show = match guarantee.shown {
         Shown::By(show) | Shown::AtTheEnd(show) => show,
-        Shown::NotYet(why) => return Ok(not_applicable(why)),
     };
     // What was inconclusive may only have been unlucky, on a host that was busy for a moment.
     let mut time = 1;

@@ -7,7 +7,7 @@ use ctrlrun::drive::host;
 use ctrlrun::plan::effect::HistoryRow;
 use ctrlrun::plan::key::Key;
 use ctrlrun::plan::protocol::Known;
-use ctrlrun::store::stop::inside_append;
+use ctrlrun::store::stop::{inside_append, inside_run_append};
 use ctrlrun::store::{
     self, Captured, CouldNot, Filter, Flow, Glimpse, Listed, Location, Mode, Options, Reason,
     Shown, Store, Stream,
@@ -25,7 +25,7 @@ use super::which::{Place, Surroundings, which};
 /// An open store, and where it is.
 pub struct Opened {
     /// The store.
-    pub store: Box<dyn Store>,
+    pub store: Arc<dyn Store>,
     /// Its place.
     pub place: Place,
     /// Whether it was made just now.
@@ -34,7 +34,7 @@ pub struct Opened {
     pub grants: Option<String>,
     /// How long one command may take in all.
     pub within: Duration,
-    /// That a key is new, as far as opening the store could tell (CMT-18).
+    /// That a key is new, as far as opening the store could tell (CMT-16).
     pub guess: Option<Known>,
     deed: Deed,
 }
@@ -195,6 +195,7 @@ pub fn open(global: &Global, place: Place, mode: Mode, deed: Deed) -> Result<Ope
     }
     let mut options = Options::new(mode, within);
     options.before_commit = Some(Arc::new(inside_append));
+    options.before_run_commit = Some(Arc::new(inside_run_append));
     let read_at = host::now();
     match store::open(&place.location, &options) {
         Ok(opened) => {
@@ -206,7 +207,7 @@ pub fn open(global: &Global, place: Place, mode: Mode, deed: Deed) -> Result<Ope
             }
             let store::Opened { store, created, grants, .. } = opened;
             // Of a scratch store only: verify's workers meet their faults there (VER-5).
-            let store = crate::verify::rig::of_process(store);
+            let store: Arc<dyn Store> = crate::verify::rig::of_process(store).into();
             let seen_at = host::now();
             let guess = store.glimpse().map(|Glimpse { attempt_floor, now }| {
                 Known::absent(attempt_floor, now, read_at, seen_at)

@@ -1,6 +1,7 @@
 //! `ctrlrun doctor`: what the store is like, and what about it has to be mended (CLI-23, OPS-10,
 //! OPS-11).
 use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -14,10 +15,11 @@ use serde_json::{Value, json};
 use super::Global;
 use super::access::place;
 use super::error::{CliError, Exit};
+use super::journal;
 use super::render::shell::store_flag;
 use super::render::text::{age, clean, count, cut, number, safe_json, width};
 use super::spooled::candidates;
-use super::terminal::{Answer, answer};
+use super::terminal::{Answer, Reader};
 use super::which::Place;
 
 /// A record this far in the future says that a clock was set back.
@@ -28,6 +30,7 @@ const FUTURE_MAX: Duration = Duration::from_secs(10);
 #[command(after_help = "Examples:
   ctrlrun doctor
   ctrlrun doctor --store postgres://app@db/jobs --probe
+  ctrlrun doctor --journal
   ctrlrun doctor --deep --json | jq '.checks[] | select(.ok | not)'
 
 Exit status: 0, or 1 with a finding.")]
@@ -39,6 +42,10 @@ pub struct DoctorArgs {
     /// Read every record with its history, and hold the one against the other
     #[arg(long)]
     pub deep: bool,
+    /// Hold the journal against the store, and list what the store has forgotten; without FILE the
+    /// configured one
+    #[arg(long, value_name = "FILE", num_args = 0..)]
+    pub journal: Option<Vec<PathBuf>>,
 }
 
 /// Looks, and prints what it found.
@@ -57,25 +64,110 @@ pub fn doctor(args: &DoctorArgs, global: &Global) -> Result<Exit, CliError> {
         checks.extend(contents(args, &place, global));
     }
     checks.push(spool(checked.store_id, global));
-    // A look at the journal goes here.
+    checks.push(journal::check(global));
     checks.push(config(global));
-    let findings = checks.iter().filter(|check| check.finding.is_some()).count();
-    if global.json {
-        let line = json!({
-            "store": place.location.to_string(),
-            "why": place.why(),
-            "findings": findings,
-            "checks": checks.iter().map(object).collect::<Vec<Value>>(),
-        });
-        let mut out = Answer::plain();
-        out.put(|out| writeln!(out, "{}", safe_json(&line)))?;
-        out.end()?;
-    } else {
+    let mut told = Told::begin(&place, global)?;
+    if !global.json {
         let mut rows = vec![Check::fine("store", place.named())];
-        rows.extend(checks);
-        answer(&table(&rows))?;
+        rows.append(&mut checks.clone());
+        told.text(&table(&rows))?;
     }
+    if let Some(files) = &args.journal {
+        let check = against_store(files, checked.store_id.is_some(), &place, global, &mut told);
+        if !global.json {
+            told.text(&table(std::slice::from_ref(&check)))?;
+        }
+        checks.push(check);
+    }
+    let findings = checks.iter().filter(|check| check.finding.is_some()).count();
+    told.end(&checks, findings)?;
     Ok(if findings > 0 { Exit::FAILED } else { Exit::OK })
+}
+
+/// The most of what is forgotten that is shown on a terminal.
+const SHOWN_MAX: usize = 200;
+
+/// The answer, which may be long and is written as it is found.
+struct Told {
+    out: Answer,
+    json: bool,
+    listed: usize,
+    most: usize,
+    failed: Option<CliError>,
+}
+
+impl Told {
+    fn begin(place: &Place, global: &Global) -> Result<Self, CliError> {
+        let mut out = if global.json { Answer::plain() } else { Answer::styled() };
+        if global.json {
+            let [store, why] = [json!(place.location.to_string()), json!(place.why())];
+            let head = format!("{{\"store\":{},\"why\":{}", safe_json(&store), safe_json(&why));
+            out.put(|out| write!(out, "{head},\"journal\":["))?;
+        }
+        let to_terminal = !global.json && io::stdout().is_terminal();
+        let most = if to_terminal { SHOWN_MAX } else { usize::MAX };
+        Ok(Self { out, json: global.json, listed: 0, most, failed: None })
+    }
+
+    fn text(&mut self, text: &str) -> Result<(), CliError> {
+        self.out.put(|out| out.write_all(text.as_bytes())).map(drop)
+    }
+
+    /// One that is forgotten; false if nobody reads on.
+    fn one(&mut self, found: &journal::Found) -> bool {
+        self.listed += 1;
+        let text = if self.json {
+            let comma = if self.listed > 1 { "," } else { "" };
+            format!("{comma}\n{}", safe_json(&found.object))
+        } else if self.listed <= self.most {
+            found.lines.iter().fold(String::new(), |text, line| text + line + "\n")
+        } else {
+            return true;
+        };
+        match self.out.put(|out| out.write_all(text.as_bytes())) {
+            Ok(reader) => reader == Reader::There,
+            Err(error) => {
+                self.failed = Some(error);
+                false
+            }
+        }
+    }
+
+    fn end(mut self, checks: &[Check], findings: usize) -> Result<(), CliError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        if self.json {
+            let checks = Value::from(checks.iter().map(object).collect::<Vec<Value>>());
+            let tail = format!("],\"checks\":{},\"findings\":{findings}}}", safe_json(&checks));
+            self.out.put(|out| writeln!(out, "{tail}"))?;
+        } else if self.listed > self.most {
+            let more = number(self.listed as u64 - self.most as u64);
+            self.text(&format!("    {more} more are not shown; a pipe gets all\n"))?;
+        }
+        self.out.end()
+    }
+}
+
+/// What the journal knows and the store does not.
+fn against_store(
+    files: &[PathBuf],
+    is_there: bool,
+    place: &Place,
+    global: &Global,
+    told: &mut Told,
+) -> Check {
+    let mend = "without the store nothing can be compared: see above";
+    if !is_there {
+        return Check::wrong("journal against store", "there is no store to ask", mend);
+    }
+    match open(&place.location, &Options::new(Mode::Read, global.store_timeout)) {
+        Ok(opened) => {
+            let store = opened.store.as_ref();
+            journal::compare(files, store, place, global, &mut |found| told.one(found))
+        }
+        Err(error) => Check::wrong("journal against store", error.message, mend),
+    }
 }
 
 /// Which files say something; one with a mistake in it ends every command (CFG-6).

@@ -16,6 +16,17 @@ const TOPICS: [(&str, &str); 6] = [
     ("json", include_str!("help/json.txt")),
 ];
 
+/// The text of a topic.
+#[must_use]
+pub fn topic(name: &str) -> Option<&'static str> {
+    TOPICS.iter().find(|(topic, _)| *topic == name).map(|(_, text)| *text)
+}
+
+/// The names of the topics.
+pub fn topics() -> impl Iterator<Item = &'static str> {
+    TOPICS.iter().map(|(name, _)| *name)
+}
+
 /// Explain a topic, or a command
 #[derive(Debug, Args)]
 pub struct HelpArgs {
@@ -32,7 +43,7 @@ pub fn help(args: &HelpArgs) -> Result<Exit, CliError> {
         answer(&command().render_long_help().ansi().to_string())?;
         return Ok(Exit::OK);
     };
-    if let Some((_, text)) = TOPICS.iter().find(|(name, _)| name == topic) {
+    if let Some(text) = self::topic(topic) {
         answer(&wrapped(text, columns()))?;
         return Ok(Exit::OK);
     }
@@ -42,7 +53,7 @@ pub fn help(args: &HelpArgs) -> Result<Exit, CliError> {
         answer(&found.render_long_help().ansi().to_string())?;
         return Ok(Exit::OK);
     }
-    let names: Vec<&str> = TOPICS.iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = topics().collect();
     Err(CliError::new(Kind::Usage, format!("no help on {}", clean(topic)))
         .tell("topics", names.join(", "))
         .hint(Hint::command("commands", "ctrlrun --help")))

@@ -14,18 +14,26 @@
 //! | [`watch`] | a list that is drawn again and again |
 //! | [`terminal`] | stdout and stderr |
 //! | [`probes`] | probes: what is told of them, which one it is |
+//! | [`hooks`] | programs that are told of an outcome |
+//! | [`journal`] | the second memory, before a run and for doctor |
 //! | [`suggest`] | what was meant, most likely |
 //! | [`prometheus`] | numbers for a collector |
+//! | [`complete`] | what can stand at the cursor of a shell |
+//! | [`man`] | manual pages |
 //! | [`parsing`] | what is told of a command line that cannot be meant |
 mod access;
 mod bare;
 pub mod batch;
+mod complete;
 mod doctor;
 mod effects;
 pub mod error;
 mod help;
 mod history;
+mod hooks;
 pub mod init;
+mod journal;
+mod man;
 mod outcome;
 mod output;
 mod parsing;
@@ -46,6 +54,7 @@ pub mod values;
 mod verify;
 mod watch;
 mod which;
+mod workflow;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -154,6 +163,7 @@ impl Global {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(Box<run::RunArgs>),
+    Batch(Box<batch::BatchArgs>),
     Outcome(outcome::OutcomeArgs),
     #[command(visible_alias = "ls")]
     Effects(effects::EffectsArgs),
@@ -164,11 +174,17 @@ enum Command {
     Resolve(resolve::ResolveArgs),
     Reconcile(reconcile::ReconcileArgs),
     Init(init::InitArgs),
+    Workflow(workflow::WorkflowArgs),
     Verify(verify::VerifyArgs),
     Doctor(doctor::DoctorArgs),
     Prune(prune::PruneArgs),
     Stats(stats::StatsArgs),
+    Completions(complete::CompletionsArgs),
+    Man(man::ManArgs),
     Help(help::HelpArgs),
+    /// What completion scripts ask
+    #[command(name = "__complete", hide = true)]
+    Complete(complete::CompleteArgs),
     /// What verify's workers run
     #[command(name = "__execute", hide = true)]
     Execute(crate::verify::execute::ExecuteArgs),
@@ -199,7 +215,13 @@ fn configure(cli: &mut Cli) -> Result<(), CliError> {
     let walk = match &cli.command {
         // What runs something, or asks what became of it, does so by what stands above the working
         // directory as well; what looks does not need it, and a mistake there must not be in its way.
-        Some(Command::Run(_) | Command::Reconcile(_) | Command::Doctor(_)) => true,
+        Some(
+            Command::Run(_)
+            | Command::Batch(_)
+            | Command::Workflow(_)
+            | Command::Reconcile(_)
+            | Command::Doctor(_),
+        ) => true,
         None
         | Some(
             Command::Effects(_)
@@ -213,7 +235,14 @@ fn configure(cli: &mut Cli) -> Result<(), CliError> {
         ) => false,
         Some(Command::Init(args)) if args.writes_config() => return Ok(()),
         Some(Command::Init(_)) => false,
-        Some(Command::Outcome(_) | Command::Help(_) | Command::Execute(_)) => return Ok(()),
+        Some(
+            Command::Outcome(_)
+            | Command::Help(_)
+            | Command::Completions(_)
+            | Command::Man(_)
+            | Command::Complete(_)
+            | Command::Execute(_),
+        ) => return Ok(()),
     };
     match config::load(cli.global.config.clone(), walk) {
         Ok(config) => {
@@ -296,6 +325,7 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
     match cli.command {
         None => bare::bare(global),
         Some(Command::Run(args)) => run::run(*args, global),
+        Some(Command::Batch(args)) => batch::batch(&args, global),
         Some(Command::Outcome(args)) => outcome::outcome(&args),
         Some(Command::Effects(args)) => effects::effects(&args, global),
         Some(Command::Show(args)) => show::show(&args, global),
@@ -304,11 +334,15 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::Resolve(args)) => resolve::resolve(&args, global),
         Some(Command::Reconcile(args)) => reconcile::reconcile(&args, global),
         Some(Command::Init(args)) => init::init(&args, global),
+        Some(Command::Workflow(args)) => workflow::workflow(args, global),
         Some(Command::Verify(args)) => verify::verify(&args, global),
         Some(Command::Doctor(args)) => doctor::doctor(&args, global),
         Some(Command::Prune(args)) => prune::prune(&args, global),
         Some(Command::Stats(args)) => stats::stats(&args, global),
         Some(Command::Help(args)) => help::help(&args),
+        Some(Command::Completions(args)) => complete::completions(&args),
+        Some(Command::Man(args)) => man::man(&args),
+        Some(Command::Complete(args)) => Ok(complete::complete(&args)),
         Some(Command::Execute(args)) => crate::verify::execute::execute(&args)
             .map(Exit)
             .map_err(|error| CliError::new(error::Kind::Internal, "__execute").because(&error)),

@@ -104,35 +104,17 @@ fn deliver_and_tell(
     let mut failed = HashMap::new();
     let within = global.store_timeout;
     for delivery in deliver(opened.store.as_ref(), spool, within, within) {
-        match delivery {
-            Delivery::Recorded(of) => {
-                global
-                    .note(&format!("{}: its spooled outcome is recorded now", clean(of.as_str())));
-            }
-            Delivery::Late(of) => global.note(&format!(
-                "{}: its spooled outcome came late, and is kept in its history",
-                clean(of.as_str())
-            )),
-            Delivery::Forgotten(of) => global.note(&format!(
-                "{}: its spooled outcome is of an effect that the store has forgotten; dropped",
-                clean(of.as_str())
-            )),
+        match &delivery {
             Delivery::Failed(of, error) => {
-                if own != Some(&of) {
-                    say(&format!(
-                        "warning: {}: its spooled outcome cannot be delivered: {}",
-                        clean(of.as_str()),
-                        clean(&error.message)
-                    ));
+                if own != Some(of) {
+                    tell(&delivery, global);
                 }
-                failed.insert(of, error);
+                failed.insert(of.clone(), error.clone());
             }
-            Delivery::Damaged { path, why } => say(&format!(
-                "warning: {}: this file of the spool is damaged ({}): nothing is guessed from it; \
-                 look at it, then at the effect that it is about",
-                clean(&path.to_string_lossy()),
-                clean(&why)
-            )),
+            Delivery::Recorded(_)
+            | Delivery::Late(_)
+            | Delivery::Forgotten(_)
+            | Delivery::Damaged { .. } => tell(&delivery, global),
         }
     }
     failed
@@ -158,6 +140,34 @@ fn stands_in_the_way(
             made => not_of_a_lost_store(&opened.place, spool, key, deed, made),
         },
         Some(error) => Err(in_the_way(opened, spool, key, deed, error)),
+    }
+}
+
+/// Says what came of a delivery.
+pub fn tell(delivery: &Delivery, global: &Global) {
+    match delivery {
+        Delivery::Recorded(of) => {
+            global.note(&format!("{}: its spooled outcome is recorded now", clean(of.as_str())));
+        }
+        Delivery::Late(of) => global.note(&format!(
+            "{}: its spooled outcome came late, and is kept in its history",
+            clean(of.as_str())
+        )),
+        Delivery::Forgotten(of) => global.note(&format!(
+            "{}: its spooled outcome is of an effect that the store has forgotten; dropped",
+            clean(of.as_str())
+        )),
+        Delivery::Failed(of, error) => say(&format!(
+            "warning: {}: its spooled outcome cannot be delivered: {}",
+            clean(of.as_str()),
+            clean(&error.message)
+        )),
+        Delivery::Damaged { path, why } => say(&format!(
+            "warning: {}: this file of the spool is damaged ({}): nothing is guessed from it; \
+             look at it, then at the effect that it is about",
+            clean(&path.to_string_lossy()),
+            clean(why)
+        )),
     }
 }
 

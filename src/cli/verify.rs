@@ -18,7 +18,7 @@ use super::error::{CliError, Exit, Kind};
 use super::render::text::{clean, cut};
 use super::terminal::{Answer, say};
 use crate::verify::bench::Sizes;
-use crate::verify::catalogue::{ALL, Guarantee, Shown, named};
+use crate::verify::catalogue::{ALL, Guarantee, named};
 use crate::verify::report::{Line, Report, Status};
 use crate::verify::self_test::{self, Caught};
 use crate::verify::soak::{Length, SoakAsk};
@@ -304,18 +304,13 @@ fn summary(report: &Report) -> String {
 fn list(only: &[&'static Guarantee], global: &Global) -> Result<Exit, CliError> {
     let mut out = Answer::plain();
     for guarantee in only {
-        let why = match guarantee.shown {
-            Shown::NotYet(why) => Some(why),
-            Shown::By(_) | Shown::AtTheEnd(_) => None,
-        };
         let line = if global.json {
             serde_json::json!({
-                "id": guarantee.id, "title": guarantee.title, "not_applicable": why,
+                "id": guarantee.id, "title": guarantee.title, "not_applicable": null,
             })
             .to_string()
         } else {
-            let why = why.map(|why| format!(" (not applicable: {why})")).unwrap_or_default();
-            format!("{:4} {}{why}", guarantee.id, guarantee.title)
+            format!("{:4} {}", guarantee.id, guarantee.title)
         };
         out.put(|out| writeln!(out, "{line}"))?;
     }

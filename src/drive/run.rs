@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::handle::{Performed, drive, perform};
 use super::host;
+use super::journal::Journal;
 use super::persist::ending;
 use super::spool::Spool;
 use crate::exec::{
@@ -24,8 +25,8 @@ use crate::plan::key::idempotency_key;
 use crate::plan::protocol::{Captured, Done, End, Handle, Input, Step};
 use crate::plan::time::Moment;
 use crate::plan::verdict::{self, Left, Said};
-use crate::store::Store;
 use crate::store::stop::{self, Point};
+use crate::store::{Append, Store};
 
 /// What is to be run, apart from the effect that it is.
 #[derive(Debug, Clone)]
@@ -38,6 +39,8 @@ pub struct Command {
     pub no_stdin: bool,
     /// How much of each stream is kept, in bytes; `None`: nothing, and it gets our own descriptors.
     pub capture: Option<usize>,
+    /// Whether what it writes is also passed on to our own streams, live.
+    pub is_shown: bool,
     /// How long it may run.
     pub timeout: Option<Duration>,
     /// The grace between TERM and KILL.
@@ -53,6 +56,8 @@ pub struct Tools<'a> {
     pub store: &'a dyn Store,
     /// Where outcomes go that it cannot take.
     pub spool: Option<&'a Spool>,
+    /// The second memory of every attempt; `None` where there is to be none.
+    pub journal: Option<&'a Journal>,
     /// Our signals, to be passed on to the child.
     pub signals: Option<&'a Signals>,
     /// Is told once, while the child runs, that the record is no longer this attempt's own, and the
@@ -72,6 +77,8 @@ pub struct Ran {
     pub child: Option<ChildEnd>,
     /// Why there was none.
     pub not_started: Option<NotStarted>,
+    /// There was none because the journal could not be written to (AFT-3).
+    pub unjournaled: bool,
     /// What went wrong on the way, a line each, without effect on the outcome.
     pub problems: Vec<String>,
 }
@@ -91,6 +98,8 @@ pub fn attempt(order: Order, command: &Command, tools: Tools<'_>) -> Ran {
             ended: None,
             end: None,
             not_started: None,
+            journaled: None,
+            unjournaled: false,
             problems: Vec::new(),
             told_lost: false,
             is_kept: false,
@@ -112,6 +121,9 @@ struct Performer<'scope, 'env> {
     ended: Option<Came>,
     end: Option<ChildEnd>,
     not_started: Option<NotStarted>,
+    /// Whose begin the journal has.
+    journaled: Option<Holder>,
+    unjournaled: bool,
     problems: Vec<String>,
     told_lost: bool,
     /// The outcome is in the spool.
@@ -140,6 +152,8 @@ impl Performer<'_, '_> {
                 // With the outcome in the spool nobody has to wait for the store any longer than
                 // they want to.
                 Do::Store(_) => Came::GiveUp,
+                // There is always a place for the one child of this process.
+                Do::Granted => Came::Begin,
                 Do::Start { holder, proven_failures, not_after } => {
                     self.start(holder, proven_failures, not_after)
                 }
@@ -200,7 +214,7 @@ impl Performer<'_, '_> {
             // The attempt never hands out the last step of a write.
             Performed::Over(_) => Box::new(Input::Paused),
         };
-        // A guess that the key was new, and was not, is no reserve (CMT-18).
+        // A guess that the key was new, and was not, is no reserve (CMT-16).
         if let (Some((_, Some(after))), Input::Ended(End::Landed)) = (point, answer.as_ref()) {
             stop::here(after, scratch);
         }
@@ -218,6 +232,11 @@ impl Performer<'_, '_> {
                 return Came::NotStarted { detail };
             }
         };
+        if let Err(error) = self.journal_begin(holder, proven_failures) {
+            self.unjournaled = true;
+            let detail = format!("could not be started: the journal cannot be written: {error}");
+            return Came::NotStarted { detail };
+        }
         let line = self.line(holder, proven_failures, not_after, &said);
         stop::here(Point::AfterBegin, self.tools.store.identity().scratch);
         // As late as can be: between this and the child there is only the spawn itself (EXE-8).
@@ -238,6 +257,24 @@ impl Performer<'_, '_> {
                 self.not_started = Some(not_started);
                 Came::NotStarted { detail }
             }
+        }
+    }
+
+    /// Between the begin and the child: whatever this takes counts against the lease (AFT-2).
+    fn journal_begin(&mut self, holder: Holder, proven_failures: u64) -> std::io::Result<()> {
+        let Some(journal) = self.tools.journal else {
+            return Ok(());
+        };
+        let identity = self.tools.store.identity();
+        journal.begins(identity, &self.machine, holder, proven_failures)?;
+        self.journaled = Some(holder);
+        Ok(())
+    }
+
+    fn journal_settle(&mut self, report: &Report) {
+        if let (Some(journal), Some(holder)) = (self.tools.journal, self.journaled) {
+            let (identity, key) = (self.tools.store.identity(), self.machine.key());
+            journal.settles(identity, key, holder, report, &mut self.problems);
         }
     }
 
@@ -265,7 +302,10 @@ impl Performer<'_, '_> {
             ],
             stdin: if self.command.no_stdin { Stdin::Null } else { Stdin::Inherit },
             output: match self.command.capture {
-                Some(cap) => Output::Capture { cap, stdout: Sink::Ours, stderr: Sink::Ours },
+                Some(cap) if self.command.is_shown => {
+                    Output::Capture { cap, stdout: Sink::Ours, stderr: Sink::Ours }
+                }
+                Some(cap) => Output::Capture { cap, stdout: Sink::Nowhere, stderr: Sink::Nowhere },
                 None => Output::Inherit,
             },
             timeout: self.command.timeout,
@@ -308,29 +348,13 @@ impl Performer<'_, '_> {
         }
     }
 
-    fn child_ended(&mut self, mut end: ChildEnd) -> Came {
-        let mut said = self.said.take().map_or_else(Said::nothing, |file| said(&file));
-        if end.ended_by_us {
-            said.notes.push("ctrlrun ended it: its record was no longer its own".to_owned());
-        }
+    fn child_ended(&mut self, end: ChildEnd) -> Came {
+        let note = "ctrlrun ended it: its record was no longer its own";
         let captures = self.command.capture.is_some();
-        let stdout = captures.then(|| captured(std::mem::take(&mut end.stdout)));
-        let stderr = captures.then(|| captured(std::mem::take(&mut end.stderr)));
-        let exit = match end.exit {
-            exec::Exit::Code(code) => verdict::Exit::Code(code),
-            exec::Exit::Signal { number, .. } => verdict::Exit::Signal(number),
-            exec::Exit::Lost => verdict::Exit::Unseen,
-        };
-        let seen = verdict::ChildEnd {
-            exit,
-            timed_out: end.timed_out,
-            ended_by_holder: end.ended_by_us,
-            left: left(&end),
-            said,
-        };
+        let (came, mut end) = child_ended(end, self.said.take(), captures, note);
         self.problems.append(&mut end.problems);
         self.end = Some(end);
-        Came::Ended { end: seen, stdout, stderr }
+        came
     }
 
     fn renew(&mut self, mut write: Handle) -> Came {
@@ -368,12 +392,13 @@ impl Performer<'_, '_> {
 
     fn over(mut self, report: Report) -> Ran {
         stop::here(Point::AfterSettle, self.tools.store.identity().scratch);
+        self.journal_settle(&report);
         if let Some(child) = self.child.as_mut().filter(|_| self.end.is_some()) {
             // After the outcome is recorded: a slow reader must not keep it from that.
             self.problems.append(&mut child.deliver_rest().problems);
         }
-        let Self { end, not_started, problems, .. } = self;
-        Ran { report, child: end, not_started, problems }
+        let Self { end, not_started, unjournaled, problems, .. } = self;
+        Ran { report, child: end, not_started, unjournaled, problems }
     }
 }
 
@@ -382,11 +407,45 @@ fn stops(step: &Step) -> Option<(Point, Option<Point>)> {
     let Step::Append { append, .. } = step else {
         return None;
     };
+    let before = stops_before(append)?;
+    Some((before, (before == Point::BeforeReserve).then_some(Point::AfterReserve)))
+}
+
+/// The stop point before an append.
+pub(super) fn stops_before(append: &Append) -> Option<Point> {
     match append.history.first().map(|row| &row.event) {
-        Some(Event::Reserved(_)) => Some((Point::BeforeReserve, Some(Point::AfterReserve))),
-        Some(Event::Began(_)) => Some((Point::BeforeBegin, None)),
+        Some(Event::Reserved(_)) => Some(Point::BeforeReserve),
+        Some(Event::Began(_)) => Some(Point::BeforeBegin),
         _ => None,
     }
+}
+
+/// What the machine is told of a child's end, `note` if we ended it; its output is taken out of it.
+pub(super) fn child_ended(
+    mut end: ChildEnd,
+    file: Option<OutcomeFile>,
+    captures: bool,
+    note: &str,
+) -> (Came, ChildEnd) {
+    let mut said = file.map_or_else(Said::nothing, |file| said(&file));
+    if end.ended_by_us {
+        said.notes.push(note.to_owned());
+    }
+    let stdout = captures.then(|| captured(std::mem::take(&mut end.stdout)));
+    let stderr = captures.then(|| captured(std::mem::take(&mut end.stderr)));
+    let exit = match end.exit {
+        exec::Exit::Code(code) => verdict::Exit::Code(code),
+        exec::Exit::Signal { number, .. } => verdict::Exit::Signal(number),
+        exec::Exit::Lost => verdict::Exit::Unseen,
+    };
+    let seen = verdict::ChildEnd {
+        exit,
+        timed_out: end.timed_out,
+        ended_by_holder: end.ended_by_us,
+        left: left(&end),
+        said,
+    };
+    (Came::Ended { end: seen, stdout, stderr }, end)
 }
 
 fn left(end: &ChildEnd) -> Left {
@@ -410,7 +469,7 @@ fn said(file: &OutcomeFile) -> Said {
     }
 }
 
-fn captured(stream: exec::Captured) -> Captured {
+pub(super) fn captured(stream: exec::Captured) -> Captured {
     let whole = stream.is_whole();
     Captured { head: stream.head, tail: stream.tail, bytes: stream.bytes, whole }
 }

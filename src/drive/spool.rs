@@ -107,21 +107,32 @@ impl Spool {
     /// when it was written.
     #[must_use]
     pub fn strays(&self, key: &Key) -> Vec<(PathBuf, SystemTime)> {
+        let of_key = self.words_of_others().filter(|(_, of, _)| of == key);
+        of_key.map(|(path, _, written)| (path, written)).collect()
+    }
+
+    /// All of them, each by its key.
+    #[must_use]
+    pub fn all_strays(&self) -> Vec<(Key, SystemTime)> {
+        self.words_of_others().map(|(_, key, written)| (key, written)).collect()
+    }
+
+    fn words_of_others(&self) -> impl Iterator<Item = (PathBuf, Key, SystemTime)> {
         let prefix = format!("{}-", self.store_id.simple());
         self.dirs()
             .flat_map(fs::read_dir)
             .flat_map(Iterator::flatten)
-            .filter(|entry| {
+            .filter(move |entry| {
                 let name = entry.file_name();
                 let name = name.to_string_lossy();
                 !name.starts_with(&prefix) && name.ends_with(".json")
             })
             .filter_map(|entry| {
                 let word = load(&entry.path()).ok()?;
-                let about = word.key == *key && word.settle.verdict.may_have_happened();
-                Some((entry.path(), entry.metadata().ok()?.modified().ok()?)).filter(|_| about)
+                let written = entry.metadata().ok()?.modified().ok()?;
+                let may_have = word.settle.verdict.may_have_happened();
+                may_have.then(|| (entry.path(), word.key, written))
             })
-            .collect()
     }
 
     /// What is in it for this store; damaged files are set aside by that, if `may_set_aside`.

@@ -6,6 +6,7 @@
 //! ```
 
 mod ending;
+mod many;
 
 use std::{
     mem,
@@ -19,6 +20,8 @@ use rustix::{
     io::Errno,
     process::{Pid, PidfdFlags, getpid, kill_process, pidfd_open, set_child_subreaper},
 };
+
+pub use many::Children;
 
 use ending::{Ending, KILL_TAKES_MAX, Left};
 
@@ -135,15 +138,8 @@ impl Child {
         let until_at = until.map(|until| boottime().saturating_add(until));
         loop {
             let woken = self.poll_once(until_at, wake);
-            self.pass_signals();
-            if self.exit.is_none() && (self.pidfd.is_none() || woken.child) {
-                self.collect();
-            }
-            self.keep_deadlines(woken.member);
-            if let Some(exit) = self.exit
-                && self.ending.is_none()
-            {
-                return Waited::Ended(Box::new(self.end(exit)));
+            if let Some(end) = self.go_on(woken.child, woken.member) {
+                return Waited::Ended(end);
             }
             if woken.wake {
                 return Waited::Woken;
@@ -168,8 +164,9 @@ impl Child {
             if self.signals.is_none_or(|signals| signals.pending().is_empty()) {
                 let _ = poll(&mut fds, None);
             }
-            let ready: Vec<_> = at.into_iter().map(|at| revents(&fds, at)).collect();
+            let found: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
             drop(fds);
+            let ready: Vec<_> = at.into_iter().map(|at| revents(&found, at)).collect();
             for (stream, ready) in self.streams.iter_mut().zip(ready) {
                 if !ready.is_empty() {
                     stream.on_writable(ready);
@@ -191,33 +188,40 @@ impl Child {
     fn poll_once(&mut self, until_at: Option<Duration>, wake: Option<BorrowedFd<'_>>) -> Ready {
         let timeout = self.poll_timeout(until_at);
         let mut fds = Vec::with_capacity(8);
-        let input = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
-        let streams: Vec<_> = self
-            .streams
-            .iter()
-            .map(|stream| {
-                let (read, write) = stream.poll_fds();
-                (push(&mut fds, read), push(&mut fds, write))
-            })
-            .collect();
-        let running = self.pidfd.as_ref().filter(|_| self.exit.is_none());
-        let child = push(&mut fds, running.map(|fd| input(fd.as_fd())));
-        let member = push(&mut fds, self.member().map(input));
+        let places = self.enter(&mut fds);
         let wake = push(&mut fds, wake.map(input));
         push(&mut fds, self.signals.as_ref().map(|s| input(s.as_fd())));
         // An interruption is a signal, which the caller of this looks for anyway.
         if poll(&mut fds, timeout.as_ref()).is_err() {
             fds.iter_mut().for_each(PollFd::clear_revents);
         }
-        let at = |at: Option<usize>| revents(&fds, at);
-        let ready = Ready {
-            child: !at(child).is_empty(),
-            member: !at(member).is_empty(),
-            wake: !at(wake).is_empty(),
-        };
-        let moved: Vec<_> = streams.iter().map(|(r, w)| (at(*r), at(*w))).collect();
+        let found: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
         drop(fds);
-        for (stream, (read, write)) in self.streams.iter_mut().zip(moved) {
+        let (child, member) = self.move_streams(&found, &places);
+        Ready { child, member, wake: !revents(&found, wake).is_empty() }
+    }
+
+    /// Enters what is polled for this child.
+    fn enter<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) -> Places {
+        let streams = self
+            .streams
+            .iter()
+            .map(|stream| {
+                let (read, write) = stream.poll_fds();
+                (push(fds, read), push(fds, write))
+            })
+            .collect();
+        let running = self.pidfd.as_ref().filter(|_| self.exit.is_none());
+        let child = push(fds, running.map(|fd| input(fd.as_fd())));
+        let member = push(fds, self.member().map(input));
+        Places { streams, child, member }
+    }
+
+    /// Lets the streams move as the poll found them; whether the child has ended, and a member of its
+    /// group that is waited for.
+    fn move_streams(&mut self, found: &[PollFlags], places: &Places) -> (bool, bool) {
+        for (stream, (read, write)) in self.streams.iter_mut().zip(&places.streams) {
+            let (read, write) = (revents(found, *read), revents(found, *write));
             if !write.is_empty() {
                 stream.on_writable(write);
             }
@@ -225,7 +229,18 @@ impl Child {
                 stream.on_readable();
             }
         }
-        ready
+        (!revents(found, places.child).is_empty(), !revents(found, places.member).is_empty())
+    }
+
+    /// Does what is due after a poll; the end, once it can be told.
+    fn go_on(&mut self, child_ready: bool, member_ready: bool) -> Option<Box<ChildEnd>> {
+        self.pass_signals();
+        if self.exit.is_none() && (self.pidfd.is_none() || child_ready) {
+            self.collect();
+        }
+        self.keep_deadlines(member_ready);
+        let exit = self.exit.filter(|_| self.ending.is_none())?;
+        Some(Box::new(self.end(exit)))
     }
 
     /// How long to sleep at most. None: until something happens.
@@ -357,6 +372,13 @@ impl Drop for Child {
     }
 }
 
+/// Where in a poll what belongs to one child is.
+struct Places {
+    streams: Vec<(Option<usize>, Option<usize>)>,
+    child: Option<usize>,
+    member: Option<usize>,
+}
+
 /// What a poll has found, beside output and signals.
 struct Ready {
     child: bool,
@@ -370,6 +392,10 @@ fn push<'a>(fds: &mut Vec<PollFd<'a>>, fd: Option<PollFd<'a>>) -> Option<usize> 
     Some(fds.len() - 1)
 }
 
-fn revents(fds: &[PollFd<'_>], at: Option<usize>) -> PollFlags {
-    at.and_then(|at| fds.get(at)).map_or(PollFlags::empty(), PollFd::revents)
+fn revents(found: &[PollFlags], at: Option<usize>) -> PollFlags {
+    at.and_then(|at| found.get(at)).copied().unwrap_or(PollFlags::empty())
+}
+
+fn input(fd: BorrowedFd<'_>) -> PollFd<'_> {
+    PollFd::from_borrowed_fd(fd, PollFlags::IN)
 }

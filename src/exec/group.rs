@@ -113,7 +113,7 @@ impl Family {
     /// Where other children run in this process too, an orphan that has left its group may be
     /// theirs: it is listed all the same, because "none left" is the claim that must be true.
     pub(super) fn descendants(&self) -> Descendants {
-        if !reap::any_children() {
+        if !reap::any_children() || (self.collected && reap::nobody_inherited()) {
             return Descendants::default();
         }
         let quiet = reap::quiet();

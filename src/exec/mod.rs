@@ -4,7 +4,7 @@
 //! | file | does |
 //! |---|---|
 //! | `spawn` | starts a child with what the caller gave us, or proves that nothing ran |
-//! | `child` | one poll loop over output, signals, deadlines and the child's end |
+//! | `child` | one poll loop over output, signals, deadlines and the child's end, or those of many |
 //! | `signals` | catches, passes on, and dies of signals |
 //! | `group` | finds a child's descendants |
 //! | `reap` | collects ended processes, ours and inherited ones |
@@ -27,7 +27,7 @@ mod spawn;
 
 use std::{ffi::OsString, os::fd::OwnedFd, time::Duration};
 
-pub use child::{Child, Waited};
+pub use child::{Child, Children, Waited};
 pub use clock::boottime;
 pub use outcome_file::{OUTCOME_BYTES_MAX, OutcomeFile, OutcomeRead};
 pub use output::{Captured, Sink};

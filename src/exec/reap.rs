@@ -135,6 +135,14 @@ pub(super) fn child(pid: i32) -> io::Result<Option<Exit>> {
     waitid(libc::P_PID, pid, 0).map(|found| found.map(|found| found.exit))
 }
 
+/// Whether no process has fallen to us, as far as can be seen without keeping anybody from starting a
+/// child. False says nothing: it may be one that is just being entered.
+pub(super) fn nobody_inherited() -> bool {
+    let is_known = |pid: &i32| ours().iter().any(|entry| entry.pid == *pid);
+    // A child that is collected while the kernel lists can make it skip another: look twice.
+    (0..2).all(|_| list_children().is_some_and(|pids| pids.iter().all(is_known)))
+}
+
 /// Whether this process has any child at all, running or not.
 pub(super) fn any_children() -> bool {
     waitid(libc::P_ALL, 0, libc::WNOWAIT).is_ok()
@@ -143,12 +151,18 @@ pub(super) fn any_children() -> bool {
 /// Collects what has ended and is no `Child`: everything where this process is a wrapper, else
 /// only what is in the child's own process group.
 pub(super) fn strangers(own_group: Option<i32>) {
-    let _quiet = quiet();
     let (kind, id) = match own_group {
         _ if ADOPTING.load(Relaxed) => (libc::P_ALL, 0),
         Some(group) => (libc::P_PGID, group),
         None => return,
     };
+    // Mostly there is none, or one of ours stands before it: that is seen without keeping anybody from
+    // starting a child.
+    match waitid(kind, id, libc::WNOWAIT) {
+        Ok(Some(found)) if !is_registered(found.pid) => {}
+        Ok(_) | Err(_) => return,
+    }
+    let _quiet = quiet();
     // A look first: the end of a registered child is its owner's to collect.
     while let Ok(Some(found)) = waitid(kind, id, libc::WNOWAIT) {
         if is_registered(found.pid) || child(found.pid).is_err() {
@@ -182,15 +196,16 @@ impl Quiet {
     }
 }
 
+/// Those that fell to us, and what the main thread has started.
+///
+/// The kernel hands an orphan to the first living thread of the process that inherits it
+/// (find_new_reaper, since Linux 3.18), which is the main thread for as long as the process is not
+/// ending. What other threads have started is in lists of their own, and needs no looking for: it
+/// was registered. One file instead of two for each thread: a batch has several.
 fn list_children() -> Option<Vec<i32>> {
-    let mut pids = Vec::new();
-    for task in fs::read_dir("/proc/self/task").ok()? {
-        match fs::read_to_string(task.ok()?.path().join("children")) {
-            Ok(text) => pids.extend(text.split_whitespace().filter_map(|w| w.parse::<i32>().ok())),
-            // A thread that has ended between the two readings hands its children to another one.
-            Err(_) if fs::exists("/proc/thread-self/children").unwrap_or(false) => {}
-            Err(_) => return None,
-        }
+    let us = std::process::id();
+    match fs::read_to_string(format!("/proc/self/task/{us}/children")) {
+        Ok(text) => Some(text.split_whitespace().filter_map(|w| w.parse::<i32>().ok()).collect()),
+        Err(_) => None,
     }
-    Some(pids)
 }

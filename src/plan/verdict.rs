@@ -120,7 +120,7 @@ impl Said {
 }
 
 /// The exit codes that an effect declares as proof that nothing happened (EXE-6).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct NotExecuted(BTreeSet<i32>);
 
 /// Exit codes that others than the command itself give it, with whose they are: declared as proof
@@ -134,6 +134,14 @@ const BORROWED: [(i32, &str); 7] = [
     (143, "a shell exits so after a step that ran was terminated"),
     (255, "`ssh` exits so also when the connection breaks after the remote command ran"),
 ];
+
+/// As [`NotExecuted::parse`] reads it.
+impl std::fmt::Display for NotExecuted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let codes: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&codes.join(","))
+    }
+}
 
 impl NotExecuted {
     /// Reads `6,11` or `nonzero` (1 to 123).

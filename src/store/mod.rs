@@ -9,34 +9,39 @@
 //! | [`location`] | where a store is, as a user writes it |
 //! | [`open`](mod@open) | opens one |
 //! | [`check`](mod@check) | what a person may ask of a store: is it well? |
+//! | [`group`] | many appends together |
 //! | [`row`], `columns` | a record as flat columns, the same on every store |
 //! | [`postgres`] | a server, for many hosts |
 //! | [`sqlite`] | the embedded store |
 //! | [`postgres`] | the store for many hosts; so far, connecting to it |
 //! | [`conformance`] | what every store must do |
 //! | [`faulty`] | a store that loses answers on purpose |
+//! | [`runs`] | workflow runs: their rows, inboxes, dispatches and wakeups |
 //! | [`upkeep`] | what is asked of a store to keep it |
 //! | [`stop`] | named places where a process halts itself, for tests that kill it there |
 pub mod check;
 mod columns;
 pub mod conformance;
 pub mod faulty;
+pub mod group;
 pub mod location;
 pub mod open;
 pub mod postgres;
 pub mod row;
+pub mod runs;
 pub mod sqlite;
 pub mod stop;
 pub mod upkeep;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::plan::effect::{HistoryRow, Record};
 use crate::plan::key::Key;
 use crate::plan::time::Timestamp;
 
 pub use self::location::Location;
-pub use self::open::{BeforeCommit, Mode, Opened, Options, open};
+pub use self::open::{BeforeCommit, BeforeRunCommit, Mode, Opened, Options, open};
+pub use self::runs::Runs;
 pub use self::upkeep::{Cut, Pruned, Stats, Walked, Whole};
 pub use crate::plan::protocol::{Append, Ask, Captured, CouldNot, End, Found, Reason, Stream};
 
@@ -55,6 +60,28 @@ pub trait Store: Send + Sync {
     /// still there (`append.found`), or that there is none. A reserving INSERT also requires the
     /// attempt floor to be the one loaded.
     fn append(&self, append: &Append, within: Duration) -> End;
+
+    /// As [`Store::load`], for many keys together; the answers are in the order of the questions. What
+    /// is wrong with one row is the answer about that one (BAT-4).
+    fn load_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
+        let began = Instant::now();
+        let left = || within.saturating_sub(began.elapsed());
+        asked.iter().map(|(key, ask)| self.load(key, *ask, left())).collect()
+    }
+
+    /// As [`Store::append`], for many in one transaction: each on its own condition, with an end of
+    /// its own, in the order in which they were given. A statement that fails takes the group apart,
+    /// and its appends are written singly (BAT-1, BAT-2). There is at most one append a key.
+    fn append_many(&self, appends: &[&Append], within: Duration) -> Vec<End> {
+        group::singly(self, appends, within)
+    }
+
+    /// As [`Store::reread`], for many keys, on one fresh connection (BAT-3).
+    fn reread_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
+        let began = Instant::now();
+        let left = || within.saturating_sub(began.elapsed());
+        asked.iter().map(|(key, ask)| self.reread(key, *ask, left())).collect()
+    }
 
     /// As [`Store::load`], on a fresh connection to the same store, waiting for a writer that is
     /// still in flight: used to settle an unknown write.
@@ -118,11 +145,15 @@ pub trait Store: Send + Sync {
     /// [`CouldNot`].
     fn stats(&self, within: Duration) -> Result<Stats, CouldNot>;
 
+    /// The workflow runs beside the effects, in the same database. A store whose schema is older than
+    /// they are says so at every verb.
+    fn runs(&self) -> &dyn Runs;
+
     /// Which store this is.
     fn identity(&self) -> &Identity;
 
     /// What opening it has told of every key that is not there, where the guess that a key is new
-    /// costs less than a look (CMT-18).
+    /// costs less than a look (CMT-16).
     fn glimpse(&self) -> Option<Glimpse> {
         None
     }

@@ -256,7 +256,8 @@ impl Running {
         self.child.try_wait().unwrap().is_some()
     }
 
-    fn wait(&mut self) -> ExitStatus {
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
         let err = self.err.clone();
         let child = &mut self.child;
         until_or("it has ended", || child.try_wait().unwrap().is_some(), || read(&err));

@@ -16,7 +16,7 @@ on_every_store!(
 );
 
 fn line(key: &str, revision: u64, decision: &str) -> String {
-    json!({"key": key, "revision": revision, "decision": decision, "reason": "OPS-40"}).to_string()
+    json!({"key": key, "revision": revision, "decision": decision, "reason": "INC-40"}).to_string()
 }
 
 /// `ctrlrun resolve --from FILE`.
@@ -56,7 +56,7 @@ fn what_is_stuck_is_listed_changed_and_decided_in_a_pipe(kind: Kind) {
         let lines = listed.lines().map(|line| {
             let mut object: Value = serde_json::from_str(line).unwrap();
             object["decision"] = "not-executed".into();
-            object["reason"] = "network down before any call, OPS-40".into();
+            object["reason"] = "network down before any call, INC-40".into();
             format!("{object}\n")
         });
         lines.collect::<String>()
@@ -73,7 +73,7 @@ fn what_is_stuck_is_listed_changed_and_decided_in_a_pipe(kind: Kind) {
     assert_eq!(states.iter().filter(|state| *state == "failed").count(), 6);
     assert_eq!(
         (states[3].as_str(), at.show("k0")["reason"].as_str()),
-        ("committed", Some("network down before any call, OPS-40"))
+        ("committed", Some("network down before any call, INC-40"))
     );
     // Run again, it is harmless.
     let told = from_pipe(&at, &lines);
@@ -102,7 +102,7 @@ fn each_refusal_is_told_and_stops_no_other(kind: Kind) {
         line("moved", 2, "committed"),
         line("a", 3, "not-executed"),
         line("b", 3, "committed")
-            .replace("OPS-40\"", "OPS-40\",\"output\":\"re_1\\n\",\"by\":\"oncall\""),
+            .replace("INC-40\"", "INC-40\",\"output\":\"re_1\\n\",\"by\":\"oncall\""),
     ];
     let told = from_file(&at, &all.join("\n"), &["--json"]);
     assert_eq!(told.code, Some(79), "{told:?}");

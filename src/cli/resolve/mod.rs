@@ -39,7 +39,7 @@ use super::error::{CliError, Exit};
   echo re_5512 | ctrlrun resolve refund:txn_77 --committed --output - --expect 3 --reason '...'
   ctrlrun resolve                                   on a terminal: pick from a list
   ctrlrun effects --stuck --json |
-    jq -c '{key, revision, decision: \"not-executed\", reason: \"network down, OPS-40\"}' |
+    jq -c '{key, revision, decision: \"not-executed\", reason: \"network down, INC-40\"}' |
     ctrlrun resolve --from -
 
 Exit status: 0 done, or so already; 66 no such effect; 73 settled otherwise; 75 running;

@@ -19,10 +19,10 @@ mod dry;
 mod named;
 pub mod quick;
 mod replay;
-mod report;
-mod request;
+pub mod report;
+pub mod request;
 mod status;
-mod tell;
+pub mod tell;
 mod trace;
 
 use std::ffi::OsString;
@@ -46,34 +46,41 @@ use args::{OnCommitted, OnRunning};
 use asking::{Inquiry, Then};
 use report::Report;
 use request::Asked;
+pub use request::ran_on;
 use status::Status;
 
 use super::Global;
 use super::access::{Opened, for_running};
 use super::error::{CliError, Deed, Exit};
+use super::journal;
 use super::render::text::{clean, span};
 use super::spooled;
 
 /// Arms a stop point, in a scratch store only (STO-12).
-const STOP_VARIABLE: &str = "CTRLRUN_STOP_AT";
+pub const STOP_VARIABLE: &str = "CTRLRUN_STOP_AT";
 
 /// Runs the command as an effect.
 ///
 /// # Errors
-/// Every refusal, and every outcome but COMMITTED.
+/// A report that cannot be opened. Whatever comes of the run is told here, before its hook.
 pub fn run(mut args: RunArgs, global: &Global) -> Result<Exit, CliError> {
     let mut report = Report::open(args.report.as_deref(), args.key(), global)?;
     let end = go(&mut args, global, &mut report);
-    report.write(&end, global);
+    let hook = report.write(&end, global);
+    if let Some(told) = end.told {
+        let told = match end.status {
+            Status::Code(code) => told.exiting(code),
+            Status::Signal(_) => told,
+        };
+        told.report(global.json);
+    }
+    // Last of all: nobody waits for it who could do something with what is told.
+    if let Some((hook, report)) = hook {
+        hook.run(&report, global);
+    }
     match end.status {
-        Status::Code(code) => match end.told {
-            Some(told) => Err(told.exiting(code)),
-            None => Ok(Exit(code)),
-        },
+        Status::Code(code) => Ok(Exit(code)),
         Status::Signal(number) => {
-            if let Some(told) = end.told {
-                told.report(global.json);
-            }
             // The store is closed, the outcome recorded and told: nothing is left to be done.
             die_of_signal(number)
         }
@@ -90,7 +97,8 @@ pub fn report_usage(told: &CliError, report: Option<OsString>, store: Option<OsS
     // One that cannot be written is not worth a second error.
     if let Ok(mut report) = Report::open(Some(Path::new(&path)), "", &global) {
         report.refused_before(told);
-        report.write(&End::refused(told.clone()), &global);
+        // Of a refusal no hook is told.
+        let _ = report.write(&End::refused(told.clone()), &global);
     }
 }
 
@@ -145,6 +153,7 @@ fn try_go(args: &mut RunArgs, global: &Global, report: &mut Report) -> Result<En
              take will be told here only",
         ),
     }
+    let journal = journal::open(global, asked.key.as_str())?;
     let lost = |record: Option<&Record>| global.note(&tell::lost(&asked, record));
     let kept = |undelivered: &Undelivered, spooled: bool| {
         global.note(&tell::trying(&asked, undelivered, spooled));
@@ -152,6 +161,7 @@ fn try_go(args: &mut RunArgs, global: &Global, report: &mut Report) -> Result<En
     let tools = Tools {
         store: opened.store.as_ref(),
         spool: spool.as_ref(),
+        journal: journal.as_ref(),
         signals: Some(&signals),
         lost: &lost,
         kept: &kept,
@@ -212,7 +222,7 @@ fn finish(
     let new = matches!(ran.report.result, Outcome::Settled { verdict: Verdict::Committed, .. });
     let committed = matches!(ran.report.result, Outcome::CommittedAlready);
     let replayed = committed && args.on_committed == OnCommitted::Replay;
-    report.ran(ran, replayed, committed && args.on_committed == OnCommitted::Refuse);
+    report.ran(ran, replayed, committed && args.on_committed == OnCommitted::Refuse, global);
     if let Some(signal) = interrupted {
         let told = Some(tell::interrupted(asked, opened, ran, signal));
         return report.closing(opened, asked, End { status: Status::Signal(signal), told });
@@ -229,7 +239,7 @@ fn finish(
     } else if new || (busy && args.on_running == OnRunning::Skip) {
         End::silent()
     } else {
-        let told = tell::result(args, asked, opened, spool, ran);
+        let told = tell::result(args.not_executed.is_some(), asked, opened, spool, ran);
         let status = status::of(ran, args.exit).unwrap_or_kind(&told);
         End { status, told: Some(told) }
     };
@@ -249,6 +259,7 @@ fn order(args: &RunArgs, asked: &Asked, global: &Global, expect: StreamState) ->
         labels: trace::labels(args),
         not_executed: args.not_executed.clone().unwrap_or_default(),
         store_timeout: global.store_timeout,
+        dispatch: None,
         outcome_id: host::outcome_id(),
         guess: None,
     }
@@ -261,6 +272,7 @@ fn command(args: &RunArgs) -> Command {
         args: words.collect(),
         no_stdin: args.no_stdin,
         capture: args.capture().bytes(),
+        is_shown: true,
         timeout: args.timeout,
         kill_after: args.kill_after,
         outcome_dir: outcome_dir(),
@@ -269,7 +281,7 @@ fn command(args: &RunArgs) -> Command {
 
 /// Where the outcome file is made: where the user says by TMPDIR, else in memory if there is such a
 /// place, since it need not outlive this process, and a file on a disk costs a run noticeably.
-fn outcome_dir() -> Option<PathBuf> {
+pub fn outcome_dir() -> Option<PathBuf> {
     let variable = |name: &str| {
         let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
         Some(PathBuf::from(value))

@@ -19,6 +19,7 @@ use super::status::Status;
 use crate::cli::Global;
 use crate::cli::access::{self, Opened};
 use crate::cli::error::{CliError, Kind};
+use crate::cli::hooks::Hook;
 use crate::cli::render::object::Object;
 use crate::cli::render::text::{clean, safe_json};
 use crate::cli::terminal::say;
@@ -35,6 +36,7 @@ pub struct Report {
     replayed: bool,
     refused: Option<&'static str>,
     exit: Option<Exit>,
+    hook: Option<Hook>,
 }
 
 impl Report {
@@ -52,6 +54,7 @@ impl Report {
             replayed: false,
             refused: None,
             exit: None,
+            hook: None,
         })
     }
 
@@ -67,17 +70,18 @@ impl Report {
     }
 
     /// What came of the attempt.
-    pub fn ran(&mut self, ran: &Ran, replayed: bool, refused_committed: bool) {
+    pub fn ran(&mut self, ran: &Ran, replayed: bool, refused_committed: bool, global: &Global) {
+        self.hook = Hook::after(ran, global);
         self.ran = ran.report.ran;
         self.replayed = replayed;
         self.refused = if refused_committed { Some("committed") } else { refused(ran) };
         self.exit = ran.child.as_ref().filter(|_| ran.report.ran).map(|child| child.exit);
     }
 
-    /// Reads the record for the report, where one was asked for, and hands `end` on.
+    /// Reads the record for the report, where somebody will read it, and hands `end` on.
     #[must_use]
     pub fn closing(&mut self, opened: &Opened, asked: &Asked, end: End) -> End {
-        if self.file.is_some()
+        if (self.file.is_some() || self.hook.is_some())
             && let Ok(Some(shown)) = opened.look(&asked.key)
         {
             self.object = Some(object(&shown, opened));
@@ -85,12 +89,21 @@ impl Report {
         end
     }
 
-    /// Writes it. What was run is run: a report that cannot be written is only told.
-    pub fn write(mut self, end: &End, global: &Global) {
-        let Some(mut file) = self.file.take() else {
-            return;
-        };
+    /// Writes it. What was run is run: a report that cannot be written is only told. Returns the hook
+    /// that is to be run, with the report for it.
+    pub fn write(mut self, end: &End, global: &Global) -> Option<(Hook, String)> {
+        let (file, hook) = (self.file.take(), self.hook.take());
+        if file.is_none() && hook.is_none() {
+            return None;
+        }
         let text = self.text(end);
+        if let Some(file) = file {
+            Self::keep(file, &text, global);
+        }
+        hook.map(|hook| (hook, text))
+    }
+
+    fn keep(mut file: File, text: &str, global: &Global) {
         if let Err(error) = file.write_all(text.as_bytes()) {
             say(&format!("warning: the report could not be written: {error}"));
         } else if global.verbose > 1 {
@@ -133,7 +146,10 @@ impl Report {
 
 /// Opens the file and empties it, but never before it is known that it is no part of the store: a
 /// log that was emptied would take its reservations with it.
-fn open(path: &Path, global: &Global) -> Result<File, CliError> {
+///
+/// # Errors
+/// 66 if it cannot be opened; 64 if it is a part of the store.
+pub fn open(path: &Path, global: &Global) -> Result<File, CliError> {
     let shown = path.to_string_lossy();
     let unwritable = |error: &io::Error| {
         let words = format!("nothing was run: --report {}: cannot be written", clean(&shown));
@@ -172,11 +188,13 @@ fn same_file(path: &Path, found: &Metadata) -> bool {
         .is_ok_and(|other| (other.dev(), other.ino()) == (found.dev(), found.ino()))
 }
 
-fn object(shown: &Shown, opened: &Opened) -> Value {
+/// A record as `show` has it.
+pub fn object(shown: &Shown, opened: &Opened) -> Value {
     serde_json::to_value(Object::of(shown, &opened.place)).unwrap_or(Value::Null)
 }
 
-fn refused(ran: &Ran) -> Option<&'static str> {
+/// Why nothing was run, in the report's words.
+pub fn refused(ran: &Ran) -> Option<&'static str> {
     match &ran.report.result {
         Outcome::Settled { .. } | Outcome::CommittedAlready => None,
         Outcome::NotRecorded { .. } if ran.report.ran => None,

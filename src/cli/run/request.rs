@@ -1,5 +1,5 @@
 //! The key that was asked for, and what it is bound to (KEY clauses).
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -65,6 +65,26 @@ pub fn read(args: &RunArgs, record: RecordCommand) -> Result<Asked, CliError> {
     Ok(Asked { key, request, program, ran_on: ran_on(), warnings })
 }
 
+/// What a key is bound to by a command and more values (`bind` of a batch's line).
+#[must_use]
+pub fn bound_to(command: &[OsString], bind: &[OsString], record: RecordCommand) -> Request {
+    let list = |words: &[OsString]| -> Vec<Vec<u8>> {
+        words.iter().map(|word| word.as_bytes().to_vec()).collect()
+    };
+    let lists = [list(command), list(bind)];
+    let [words, binds] =
+        lists.each_ref().map(|list| list.iter().map(Vec::as_slice).collect::<Vec<&[u8]>>());
+    let recorded = record != RecordCommand::None;
+    let arguments = u32::try_from(command.len().saturating_sub(1)).unwrap_or(u32::MAX);
+    Request {
+        fingerprint: Fingerprint::of([&words, &binds, &[], &[], &[]]),
+        program: if recorded { program(command) } else { String::new() },
+        arguments: if recorded { arguments } else { 0 },
+        command: (record == RecordCommand::Full)
+            .then(|| command.iter().map(|word| lossy(word)).collect()),
+    }
+}
+
 fn key(args: &RunArgs) -> Result<Key, CliError> {
     let bad = |why| CliError::bad_key(args.key(), &why, Deed::Run);
     Key::new(args.key()).map_err(bad)?;
@@ -123,13 +143,14 @@ fn unreadable(path: &Path, error: &std::io::Error) -> CliError {
 }
 
 /// The program's name, without the way to it.
-fn program(command: &[std::ffi::OsString]) -> String {
+pub fn program(command: &[std::ffi::OsString]) -> String {
     let program = command.first().map_or(OsStr::new(""), |word| word.as_os_str());
     let name = Path::new(program).file_name().unwrap_or(program);
     name.to_string_lossy().into_owned()
 }
 
-fn ran_on() -> RanOn {
+/// Where a command would run.
+pub fn ran_on() -> RanOn {
     let host = gethostname().map_or_else(|_| "?".to_owned(), |name| lossy(&name));
     // The variables first, then the file: a look-up in the password database asks daemons, and may
     // go over a network.

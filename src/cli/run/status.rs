@@ -50,6 +50,8 @@ pub fn of(ran: &Ran, whose: ExitAs) -> Found {
     let outcome = whose == ExitAs::Outcome;
     match verdict {
         Verdict::Committed => Found::Status(Status::Code(0)),
+        // A fact of this host, and none of the command (AFT-3).
+        Verdict::NeverStarted if ran.unjournaled => Found::OfKind,
         Verdict::Failed | Verdict::NeverStarted if outcome => Found::Status(Status::Code(1)),
         Verdict::NeverStarted => {
             let code = ran.not_started.as_ref().map(|why| why.exit_code());

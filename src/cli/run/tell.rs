@@ -9,7 +9,6 @@ use ctrlrun::plan::effect::{Cause, Ending, Event, Record, Refusal, Verdict};
 use ctrlrun::plan::time::Timestamp;
 use ctrlrun::store::Shown;
 
-use super::RunArgs;
 use super::request::Asked;
 use crate::cli::access::Opened;
 use crate::cli::error::{CliError, Deed, Kind};
@@ -19,17 +18,19 @@ use crate::cli::render::next::{decide, look};
 use crate::cli::render::shell::line;
 use crate::cli::render::text::{age, clean};
 
-/// Everything but a first COMMITTED and a replay.
+/// Everything but a first COMMITTED and a replay. `declares`: some exit codes were declared as proof.
 #[must_use]
 pub fn result(
-    args: &RunArgs,
+    declares: bool,
     asked: &Asked,
     opened: &Opened,
     spool: Option<&Spool>,
     ran: &Ran,
 ) -> CliError {
     match &ran.report.result {
-        Outcome::Settled { verdict, ending } => settled(args, asked, opened, ran, *verdict, ending),
+        Outcome::Settled { verdict, ending } => {
+            settled(declares, asked, opened, ran, *verdict, ending)
+        }
         Outcome::Refused(refusal) => refused(asked, opened, ran, *refusal),
         Outcome::CommittedAlready => committed_already(asked, opened, ran),
         Outcome::CouldNot(error) => with_spool(opened.could_not(error), ran, spool),
@@ -141,7 +142,7 @@ pub fn ending(ran: &Ran) -> String {
 }
 
 fn settled(
-    args: &RunArgs,
+    declares: bool,
     asked: &Asked,
     opened: &Opened,
     ran: &Ran,
@@ -158,7 +159,7 @@ fn settled(
             format!("{key}: FAILED (did not happen): {program} {detail}; it may run again"),
         ),
         Verdict::NeverStarted => CliError::new(
-            Kind::Failed,
+            if ran.unjournaled { Kind::Store } else { Kind::Failed },
             format!("{key}: FAILED (did not happen): {detail}; it may run again"),
         ),
         Verdict::Ambiguous { cause, .. } => {
@@ -182,15 +183,15 @@ fn settled(
             if let Some(record) = &ran.report.record {
                 error = error.hints(decide(record, &opened.place));
             }
-            declarable(error, args, cause, ending)
+            declarable(error, declares, cause, ending)
         }
     }
 }
 
 /// How to say, next time, that this exit code proves something: where that can be true.
-fn declarable(error: CliError, args: &RunArgs, cause: Cause, ending: &Ending) -> CliError {
+fn declarable(error: CliError, declares: bool, cause: Cause, ending: &Ending) -> CliError {
     match (cause, ending.exit_code) {
-        (Cause::Exit, Some(code @ 1..=123)) if args.not_executed.is_none() => error.tell(
+        (Cause::Exit, Some(code @ 1..=123)) if !declares => error.tell(
             &format!("if exit {code} always means \"nothing happened\" here"),
             format!("--not-executed {code} (see `ctrlrun help outcomes`)"),
         ),

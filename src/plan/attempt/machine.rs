@@ -3,11 +3,11 @@ use std::time::Duration;
 
 use super::{Came, Do, NotRecorded, Order, Outcome, RESERVED_LEASE_MAX, Report, Undelivered};
 use crate::plan::effect::{
-    Answer, Begin, Command, Ending, Holder, Record, Recorded, Refusal, Reserve, Settle, State,
-    Verdict,
+    Answer, Begin, Command, Ending, Holder, RanOn, Record, Recorded, Refusal, Reserve, Settle,
+    State, Verdict,
 };
 use crate::plan::expect::StreamState;
-use crate::plan::key::Key;
+use crate::plan::key::{Fingerprint, Key};
 use crate::plan::protocol::{
     Answered, Captured, CouldNot, Done, End, Handle, Input, Kept, Known, Reason, Stream,
 };
@@ -22,7 +22,7 @@ const SETTLE_PATIENCE: u32 = 6;
 const TRIES_MAX: u32 = 1_000;
 
 /// The state machine of one attempt.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Attempt {
     order: Order,
     phase: Phase,
@@ -34,19 +34,23 @@ pub struct Attempt {
     /// The row as the last append of ours left it.
     known: Option<Known>,
     spooled: Option<Result<(), String>>,
+    /// The begin waits until the driver has a place for the child (BAT-9).
+    gated: bool,
 }
 
 /// What the holder knows of its right to run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Held {
     holder: Holder,
     proven_failures: u64,
     lease_until: Moment,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Phase {
     Reserving(Box<Handle>),
+    /// Reserved; the driver has no place for the child yet.
+    Granted,
     Beginning(Box<Handle>),
     Starting,
     Watching {
@@ -60,7 +64,7 @@ enum Phase {
     Over,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Settling {
     write: Handle,
     undelivered: Box<Undelivered>,
@@ -80,11 +84,12 @@ impl Attempt {
             lease: order.lease.min(RESERVED_LEASE_MAX),
             max_attempts: order.max_attempts,
             rebind: order.rebind,
-            run_id: None,
+            run_id: order.dispatch.as_ref().map(|dispatch| dispatch.run.as_str().to_owned()),
         });
         let budget = budget(order.store_timeout, order.store_timeout, order.lease, at);
         let write = Handle::new(order.key.clone(), reserve, order.expect, budget)
-            .knowing(order.guess.take());
+            .knowing(order.guess.take())
+            .with_dispatch(order.dispatch.clone());
         Self {
             order,
             phase: Phase::Reserving(Box::new(write)),
@@ -95,7 +100,14 @@ impl Attempt {
             now: None,
             known: None,
             spooled: None,
+            gated: false,
         }
+    }
+
+    /// The same, with [`Do::Granted`] between the reserve and the begin.
+    #[must_use]
+    pub fn gated(order: Order, at: Moment) -> Self {
+        Self { gated: true, ..Self::new(order, at) }
     }
 
     /// The effect it is about.
@@ -110,11 +122,19 @@ impl Attempt {
         &self.order.attempt_id
     }
 
+    /// What its key is to be bound to, and where it runs.
+    #[must_use]
+    pub fn evidence(&self) -> (Fingerprint, &RanOn) {
+        (self.order.request.fingerprint, &self.order.ran_on)
+    }
+
     /// Takes what came and names the next thing to do. `at` is our own clock, read after it came.
     pub fn step(&mut self, came: Came, at: Moment) -> Do {
         match (std::mem::replace(&mut self.phase, Phase::Over), came) {
             (Phase::Reserving(write), Came::Call) => self.reserving(write, Input::Start, at),
             (Phase::Reserving(write), Came::Store(input)) => self.reserving(write, *input, at),
+            (Phase::Granted, Came::Begin) => self.begin(at),
+            (Phase::Granted, Came::Release { detail }) => self.never_started(detail, None, at),
             (Phase::Beginning(write), Came::Store(input)) => self.beginning(write, *input, at),
             (Phase::Starting, Came::Started) => {
                 self.ran = true;
@@ -166,6 +186,7 @@ impl Attempt {
             (Phase::Closing(outcome), Came::Unspooled) => self.over(outcome),
             (
                 Phase::Reserving(_)
+                | Phase::Granted
                 | Phase::Beginning(_)
                 | Phase::Starting
                 | Phase::Watching { .. }
@@ -174,6 +195,8 @@ impl Attempt {
                 | Phase::Over,
                 Came::Call
                 | Came::Store(_)
+                | Came::Begin
+                | Came::Release { .. }
                 | Came::UnderWay
                 | Came::Started
                 | Came::NotStarted { .. }
@@ -200,7 +223,7 @@ impl Attempt {
             Done::Answered(answered) => {
                 self.see(&answered);
                 match (answered.answer, answered.record) {
-                    (Answer::Granted, Some(record)) => self.begin(&record, answered.read_at, at),
+                    (Answer::Granted, Some(record)) => self.granted(&record, answered.read_at, at),
                     (Answer::CommittedAlready, _) => self.over(Outcome::CommittedAlready),
                     (Answer::Refused(refusal), _) => self.over(Outcome::Refused(refusal)),
                     _ => self.out_of_step(),
@@ -218,7 +241,7 @@ impl Attempt {
         }
     }
 
-    fn begin(&mut self, record: &Record, read_at: Moment, at: Moment) -> Do {
+    fn granted(&mut self, record: &Record, read_at: Moment, at: Moment) -> Do {
         let reserved_lease = self.order.lease.min(RESERVED_LEASE_MAX);
         let holder = Holder { attempt: record.attempt, reservation_id: record.reservation_id };
         self.held = Some(Held {
@@ -226,6 +249,18 @@ impl Attempt {
             proven_failures: record.proven_failures,
             lease_until: read_at.plus(reserved_lease),
         });
+        if self.gated {
+            self.phase = Phase::Granted;
+            return Do::Granted;
+        }
+        self.begin(at)
+    }
+
+    fn begin(&mut self, at: Moment) -> Do {
+        let Some(Held { holder, .. }) = self.held else {
+            return self.out_of_step();
+        };
+        let reserved_lease = self.order.lease.min(RESERVED_LEASE_MAX);
         let begin = Command::Begin(Begin {
             holder,
             lease: self.order.lease,
@@ -448,7 +483,9 @@ impl Attempt {
             }
             NotRecorded::Store(_) => (true, false),
         };
-        let to_keep = gone.then(|| undelivered.clone());
+        // No try of it need have failed: where others were faster every time until the time was over,
+        // nothing has been spooled yet (EXE-24).
+        let to_keep = (gone || unrecorded).then(|| undelivered.clone());
         let outcome = Outcome::NotRecorded { undelivered, why };
         match to_keep.filter(|_| self.spooled.is_none()) {
             Some(undelivered) => {

@@ -4,6 +4,7 @@
 //! | it says | the driver does | and answers with |
 //! |---|---|---|
 //! | [`Do::Store`] | one step of a conditional write | [`Came::Store`] |
+//! | [`Do::Granted`] | asked for by [`Attempt::gated`]: waits for a place, or gives up waiting | [`Came::Begin`], [`Came::Release`] |
 //! | [`Do::Start`] | starts the child, unless the moment has passed | [`Came::Started`], [`Came::NotStarted`], [`Came::TooLate`] |
 //! | [`Do::Watch`] | waits for the child's end, a renewal's, or the moment | [`Came::Ended`], [`Came::Renewed`], [`Came::Due`] |
 //! | [`Do::Renew`] | runs that write beside the child, and goes on watching | |
@@ -31,6 +32,7 @@ use super::key::Key;
 use super::protocol::{Captured, CouldNot, Done, Handle, Input, Kept, Known, Step};
 use super::time::{Moment, Timestamp};
 use super::verdict::{ChildEnd, NotExecuted};
+use super::workflow::DispatchRef;
 
 /// The longest lease of a reservation that has not begun (EXE-7).
 pub const RESERVED_LEASE_MAX: Duration = Duration::from_secs(30);
@@ -39,7 +41,7 @@ pub const RESERVED_LEASE_MAX: Duration = Duration::from_secs(30);
 pub const LEASE_MIN: Duration = Duration::from_secs(1);
 
 /// What is to be attempted.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Order {
     /// The effect.
     pub key: Key,
@@ -65,16 +67,21 @@ pub struct Order {
     pub store_timeout: Duration,
     /// Identifies what comes of this attempt's child.
     pub outcome_id: OutcomeId,
-    /// That the key is new, where that is the likeliest and a look would cost more (CMT-18).
+    /// That the key is new, where that is the likeliest and a look would cost more (CMT-16).
     pub guess: Option<Known>,
+    /// The dispatch that it acts on, of a workflow's node: the reserve holds only while that is
+    /// there, and the effect belongs to its run.
+    pub dispatch: Option<DispatchRef>,
 }
 
 /// What the driver is to do next.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Do {
     /// Perform one step of a conditional write.
     Store(Step),
+    /// It is reserved: begin when there is a place for the child. Only a gated attempt says so.
+    Granted,
     /// Start the child, as late as `not_after` at most (EXE-8).
     Start {
         /// Whose attempt it is.
@@ -108,6 +115,13 @@ pub enum Came {
     Call,
     /// A step's answer.
     Store(Box<Input>),
+    /// There is a place for the child.
+    Begin,
+    /// There is none, for this reason: the reservation is given back, settled never started.
+    Release {
+        /// One line for a person.
+        detail: String,
+    },
     /// The renewal runs beside the child, or the child's group has been told to end.
     UnderWay,
     /// The child runs.
@@ -142,7 +156,7 @@ pub enum Came {
 }
 
 /// An outcome that the store has not taken yet.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Undelivered {
     /// The effect.
     pub key: Key,
@@ -153,7 +167,7 @@ pub struct Undelivered {
 }
 
 /// What came of an attempt.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Report {
     /// The child was started.
     pub ran: bool,
@@ -172,7 +186,7 @@ pub struct Report {
 }
 
 /// How an attempt ended.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// The outcome is recorded as this attempt's.
     Settled {
@@ -199,7 +213,7 @@ pub enum Outcome {
 }
 
 /// Why an outcome is not recorded as its attempt's.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum NotRecorded {
     /// The record was no longer ours: it is kept in the history as a late outcome.
     Late,

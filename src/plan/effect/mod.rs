@@ -43,7 +43,7 @@ pub struct OutcomeId(pub Uuid);
 pub type Labels = BTreeMap<String, String>;
 
 /// What a key is bound to: the request that was made under it (KEY clauses on the fingerprint).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Request {
     /// Identifies the arguments and binds; two requests are the same if and only if it is equal.
     pub fingerprint: Fingerprint,
@@ -57,7 +57,7 @@ pub struct Request {
 }
 
 /// How a child ended, as far as anybody saw.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Ending {
     /// Its exit code, if it exited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,7 +70,7 @@ pub struct Ending {
 }
 
 /// Why a record is AMBIGUOUS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// The lease ended and nobody had reported.
@@ -106,7 +106,7 @@ impl Cause {
 }
 
 /// On whose word a record is FAILED.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailedBy {
     /// The executor's own word: a declared exit code, or `not-executed`.
@@ -120,7 +120,7 @@ pub enum FailedBy {
 }
 
 /// On whose word a record is COMMITTED.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommittedBy {
     /// The executor's own word: exit 0, or `committed`.
@@ -132,7 +132,7 @@ pub enum CommittedBy {
 }
 
 /// The state of an effect that exists, with only the data that is valid in it (EFF-1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
     /// The key is taken; nothing has been started.
     Reserved {
@@ -179,7 +179,7 @@ impl State {
 }
 
 /// The newest decision of a person or a probe about the effect.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resolution {
     /// Who: `oncall@bastion`, or `reconcile:NAME`.
     pub by: String,
@@ -188,7 +188,7 @@ pub struct Resolution {
 }
 
 /// An effect's newest state: the fold of its history (HIS-1).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Record {
     /// The effect's name.
     pub key: Key,

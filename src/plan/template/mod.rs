@@ -113,6 +113,16 @@ impl CannotFill {
     }
 }
 
+/// As it was written, but for the spelling of braces.
+impl std::fmt::Display for Template {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|piece| match piece {
+            Piece::Text(plain) => f.write_str(&plain.replace('{', "{{").replace('}', "}}")),
+            Piece::Value { name, .. } => write!(f, "{{{name}}}"),
+        })
+    }
+}
+
 impl Template {
     /// Reads a template (CFG-1).
     ///

@@ -2,9 +2,11 @@
 //!
 //! Each check works on keys of its own, so that the suite can run on a store that is in use. It is
 //! run on every store, and on a faulty store with no fault planned: the wrapper must be transparent.
+mod groups;
 mod lists;
 mod reads;
 mod rows;
+pub mod runs;
 mod upkeep;
 mod writes;
 
@@ -30,7 +32,8 @@ const WITHIN: Duration = Duration::from_secs(20);
 /// Every check, with its name, which is the fact that it checks.
 #[must_use]
 pub fn suite() -> Vec<(&'static str, Check)> {
-    [writes::CHECKS, rows::CHECKS, reads::CHECKS, lists::CHECKS, upkeep::CHECKS].concat()
+    [writes::CHECKS, groups::CHECKS, rows::CHECKS, reads::CHECKS, lists::CHECKS, upkeep::CHECKS]
+        .concat()
 }
 
 /// One check's corner of a store.
@@ -128,6 +131,7 @@ fn fold(key: &Key, found: &Found, events: &[Event]) -> Result<Append, String> {
         history,
         attempt_floor: found.attempt_floor,
         outputs: Vec::new(),
+        dispatch: None,
     })
 }
 

@@ -47,6 +47,8 @@ impl Origin {
 
 /// What a store on a server is, once it was found fit.
 pub struct Health {
+    /// Its schema's version, one that this binary knows.
+    pub schema_version: i64,
     /// Drawn when it was made.
     pub store_id: Uuid,
     /// Whether it carries the mark of a scratch store.
@@ -119,8 +121,10 @@ fn ask(
     let mut cells = Cells::new(row, 0);
     server(&mut cells, names, writes)?;
     let found = Origin::read(&mut cells)?;
-    schema::check(cells.get("schema_version")?, names)?;
+    let schema_version = cells.get("schema_version")?;
+    schema::check(schema_version, names)?;
     let health = Health {
+        schema_version,
         store_id: cells.id("store_id")?,
         scratch: cells.get("scratch")?,
         tells_origin: found.is_some(),

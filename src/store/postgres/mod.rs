@@ -17,9 +17,10 @@
 //! | `schema` | the schema and its steps |
 //! | `store` | the store, and its one connection |
 //! | `transaction` | how a transaction of ours begins and ends |
-//! | `write` | one conditional write |
+//! | `write`, `group` | one conditional write, and many together |
 //! | `read`, `list`, `cells` | what is read |
 //! | `upkeep` | walking over all of it, letting go of what is old |
+//! | `runs` | workflow runs |
 //! | `doctor`, `probe` | what the server is like, and what it does in an experiment |
 //! | `error` | what errors mean |
 //! | [`faultproxy`] | a proxy that cuts, stalls or rewrites at one message, on purpose |
@@ -30,6 +31,7 @@ pub mod conninfo;
 pub(crate) mod doctor;
 mod error;
 pub mod faultproxy;
+mod group;
 mod health;
 pub mod here;
 pub mod line;
@@ -41,6 +43,7 @@ pub mod passfile;
 mod probe;
 mod read;
 pub mod refusal;
+mod runs;
 mod schema;
 pub mod secret;
 pub mod service;

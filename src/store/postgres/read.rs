@@ -102,17 +102,7 @@ impl Loading<'_> {
         let Some(row) = rows.first() else {
             return Err(Malformed::new("store_id", "the store has lost its row").into());
         };
-        let mut cells = Cells::new(row, 0);
-        schema::check(cells.get("schema_version")?, self.names)?;
-        if cells.id("store_id")? != self.store_id {
-            return Err(self.names.another_store().into());
-        }
-        Ok(Found {
-            attempt_floor: natural("attempt_floor", cells.get("attempt_floor")?)?,
-            now: Timestamp(cells.get("now")?),
-            record: cells.record()?.map(|row| row.record()).transpose()?,
-            event: cells.event()?.map(|row| row.event()).transpose()?,
-        })
+        found(row, self.names, self.store_id)
     }
 
     /// The statement, and its parameters behind the key.
@@ -142,6 +132,155 @@ impl Loading<'_> {
         let sql = LOAD.replace(":clock", CLOCK).replace(":columns", columns);
         (self.names.fill(&format!("{sql}{join}{event}")), number, id)
     }
+}
+
+/// The rows of many keys, of each the event at one revision if it is asked for.
+const LOAD_MANY: &str = concat!(
+    "SELECT s.schema_version, s.store_id, s.attempt_floor, :clock, ",
+    record_columns!(),
+    ":columns FROM :schema.store s, ROWS FROM (pg_catalog.unnest($1::pg_catalog.text[]):arrays) \
+     WITH ORDINALITY AS k(:names) \
+     LEFT JOIN :schema.effects e ON e.effect_key = k.key COLLATE pg_catalog.\"C\":join \
+     ORDER BY k.at"
+);
+
+/// Takes their rows' locks, in the order of the keys.
+const LOCK_MANY: &str = "SELECT 1 FROM :schema.effects e WHERE e.effect_key = ANY($1) \
+                         ORDER BY e.effect_key FOR UPDATE";
+
+/// What is loaded for many keys together (BAT-3, BAT-4).
+pub struct LoadingMany<'a> {
+    names: &'a Names,
+    store_id: Uuid,
+    keys: Vec<&'a str>,
+    /// The events at these revisions, where any is asked for.
+    revisions: Option<Vec<Option<i64>>>,
+}
+
+impl<'a> LoadingMany<'a> {
+    /// `None` where something else is asked for than a row, or the event at a revision: that is rare,
+    /// and asked for key by key.
+    pub fn new(names: &'a Names, store_id: Uuid, asked: &[(&'a Key, Ask)]) -> Option<Self> {
+        if asked.len() < 2 {
+            return None;
+        }
+        let revision = |ask: Ask| match ask {
+            Ask::Nothing => Some(None),
+            Ask::Revision(revision) => Some(Some(i64::try_from(revision).unwrap_or(i64::MAX))),
+            Ask::Outcome(_) | Ask::Began(_) | Ask::Last | Ask::LastChange => None,
+        };
+        let revisions: Vec<Option<i64>> =
+            asked.iter().map(|(_, ask)| revision(*ask)).collect::<Option<_>>()?;
+        let any = revisions.iter().any(Option::is_some);
+        Some(Self {
+            names,
+            store_id,
+            keys: asked.iter().map(|(key, _)| key.as_str()).collect(),
+            revisions: any.then_some(revisions),
+        })
+    }
+
+    /// As [`Loading::load`], for each in the order of the questions.
+    ///
+    /// # Errors
+    /// The link's, and what is wrong with all of them.
+    pub fn load(
+        &self,
+        link: &Link,
+        deadline: Deadline,
+    ) -> Result<Vec<Result<Found, Fault>>, Fault> {
+        let sql = self.statement();
+        let rows = link.query(&sql, &self.params(), deadline.left())?;
+        self.found(&rows)
+    }
+
+    /// As [`Loading::load_locked`].
+    ///
+    /// # Errors
+    /// As [`LoadingMany::load`].
+    #[expect(clippy::type_complexity, reason = "one answer each, and where all of it was read")]
+    pub fn load_locked(
+        &self,
+        link: &Link,
+        deadline: Deadline,
+    ) -> Result<(Vec<Result<Found, Fault>>, Option<Origin>), Fault> {
+        let answer = self.locked(link, deadline);
+        roll_back(link);
+        answer
+    }
+
+    #[expect(clippy::type_complexity, reason = "as above")]
+    fn locked(
+        &self,
+        link: &Link,
+        deadline: Deadline,
+    ) -> Result<(Vec<Result<Found, Fault>>, Option<Origin>), Fault> {
+        let opening = begin(deadline.left(), "");
+        let lock = self.names.fill(LOCK_MANY);
+        let of_keys: [Param<'_>; 1] = [(&self.keys, Type::TEXT_ARRAY)];
+        link.run(deadline.left(), async |client| {
+            let (begun, locked) =
+                both(client.batch_execute(&opening), client.query_typed(&lock, &of_keys)).await;
+            begun?;
+            locked
+        })?;
+        let (sql, params) = (self.statement(), self.params());
+        let (rows, origin) = link.run(deadline.left(), async |client| {
+            let (rows, origin) =
+                both(client.query_typed(&sql, &params), client.query_typed(health::ORIGIN, &[]))
+                    .await;
+            Ok((rows?, origin?))
+        })?;
+        let origin = origin.first().map(|row| Origin::read(&mut Cells::new(row, 0)));
+        Ok((self.found(&rows)?, origin.transpose()?.flatten()))
+    }
+
+    fn statement(&self) -> String {
+        let with_events = self.revisions.is_some();
+        let columns = if with_events { concat!(", ", event_columns!()) } else { "" };
+        let arrays = if with_events { ", pg_catalog.unnest($2::pg_catalog.int8[])" } else { "" };
+        let names = if with_events { "key, revision, at" } else { "key, at" };
+        let join = match with_events {
+            true => {
+                " LEFT JOIN :schema.history h ON h.effect_key = k.key COLLATE pg_catalog.\"C\" \
+                 AND h.revision = k.revision"
+            }
+            false => "",
+        };
+        let sql = LOAD_MANY.replace(":clock", CLOCK).replace(":columns", columns);
+        let sql = sql.replace(":arrays", arrays).replace(":names", names).replace(":join", join);
+        self.names.fill(&sql)
+    }
+
+    fn params(&self) -> Vec<Param<'_>> {
+        let mut params: Vec<Param<'_>> = vec![(&self.keys, Type::TEXT_ARRAY)];
+        params.extend(
+            self.revisions.iter().map(|all| (all as &(dyn ToSql + Sync), Type::INT8_ARRAY)),
+        );
+        params
+    }
+
+    fn found(&self, rows: &[tokio_postgres::Row]) -> Result<Vec<Result<Found, Fault>>, Fault> {
+        if rows.len() != self.keys.len() {
+            return Err(Malformed::new("store_id", "the store has lost its row").into());
+        }
+        let found = |row| found(row, self.names, self.store_id);
+        Ok(rows.iter().map(found).collect())
+    }
+}
+
+fn found(row: &tokio_postgres::Row, names: &Names, store_id: Uuid) -> Result<Found, Fault> {
+    let mut cells = Cells::new(row, 0);
+    schema::check(cells.get("schema_version")?, names)?;
+    if cells.id("store_id")? != store_id {
+        return Err(names.another_store().into());
+    }
+    Ok(Found {
+        attempt_floor: natural("attempt_floor", cells.get("attempt_floor")?)?,
+        now: Timestamp(cells.get("now")?),
+        record: cells.record()?.map(|row| row.record()).transpose()?,
+        event: cells.event()?.map(|row| row.event()).transpose()?,
+    })
 }
 
 fn params<'a>(key: &'a &str, number: Option<&'a i64>, id: Option<&'a Vec<u8>>) -> Vec<Param<'a>> {

@@ -10,9 +10,10 @@ use crate::store::columns::{check_version, draw_id};
 use crate::store::{CouldNot, Reason};
 
 /// Step N leads from version N to version N + 1. A step that was released is never changed.
-const STEPS: [&str; 1] = [include_str!("../schema/postgres_1.sql")];
+const STEPS: [&str; 2] =
+    [include_str!("../schema/postgres_1.sql"), include_str!("../schema/postgres_2.sql")];
 
-/// The version that this binary reads and writes.
+/// The newest version that this binary reads and writes.
 pub const VERSION: i64 = STEPS.len() as i64;
 
 /// Whoever makes or moves a store in a database holds this: the letters of "ctrlrun".
@@ -62,6 +63,11 @@ impl Names {
         format!("ctrlrun init --store '{}'", self.place.replace('\'', "'\\''"))
     }
 
+    /// The line that moves it.
+    pub fn upgrade(&self) -> String {
+        format!("{} --upgrade", self.init())
+    }
+
     /// It is not there.
     pub fn missing(&self) -> CouldNot {
         CouldNot {
@@ -89,6 +95,11 @@ impl Names {
              GRANT SELECT ON {schema}.store TO WRITER;\n\
              GRANT SELECT, INSERT, UPDATE ON {schema}.effects, {schema}.output TO WRITER;\n\
              GRANT SELECT, INSERT ON {schema}.history TO WRITER;\n\
+             -- and, where it drives workflows:\n\
+             GRANT SELECT, INSERT, UPDATE ON {schema}.runs TO WRITER;\n\
+             GRANT SELECT, INSERT ON {schema}.run_history TO WRITER;\n\
+             GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.inbox, {schema}.dispatches, \
+             {schema}.wakeups TO WRITER;\n\
              -- a writer that shall also forget effects (ctrlrun prune --forget-keys), besides:\n\
              -- GRANT DELETE ON {schema}.effects, {schema}.history, {schema}.output TO WRITER;\n\
              -- GRANT UPDATE (attempt_floor) ON {schema}.store TO WRITER;\n\
@@ -104,7 +115,7 @@ impl Names {
 /// # Errors
 /// [`Reason::Unfit`] (exit 78).
 pub fn check(version: i64, names: &Names) -> Result<(), CouldNot> {
-    check_version(version, VERSION, &names.place, &format!("{} --upgrade", names.init()))
+    check_version(version, VERSION, &names.place, &names.upgrade())
 }
 
 /// Moves the schema to the newest version. True if this call made it from nothing.

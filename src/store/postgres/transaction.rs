@@ -56,6 +56,22 @@ pub fn begin(left: Duration, mark: &str) -> String {
     )
 }
 
+/// The same for what is made once more should a crash of the server undo it: nobody waits until its
+/// commit is on disk (PGS-11).
+pub fn begin_light(left: Duration, mark: &str) -> String {
+    format!("{}; SET LOCAL synchronous_commit = off", begin(left, mark))
+}
+
+/// The text that begins a transaction which only looks, all of it at one moment, and which does not
+/// hold that moment for longer than `left`.
+pub fn look(left: Duration) -> String {
+    let left = left.as_millis().max(1);
+    format!(
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = {left}; \
+         SET LOCAL idle_in_transaction_session_timeout = {left}"
+    )
+}
+
 /// Gives the transaction up. Where that fails the link is dead, and the transaction ends with it.
 pub fn roll_back(link: &Link) {
     link.batch("ROLLBACK", ROLLBACK).ok();

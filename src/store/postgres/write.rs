@@ -15,10 +15,11 @@ use super::error::{Fault, is_victim};
 use super::health::{NO_ORIGIN_COLUMNS, ORIGIN_COLUMNS, Origin};
 use super::link::{Committed, Link};
 use super::read::Param;
+use super::runs;
 use super::schema::{self, Names, VERSION};
 use super::transaction::{Deadline, MARK, begin, both, roll_back};
 use crate::plan::protocol::Kept;
-use crate::store::columns::{Columns, miscounted, same_attempt, time_over};
+use crate::store::columns::{Columns, OLDEST, miscounted, same_attempt, time_over};
 use crate::store::row::{EventRow, Malformed, integer, stream_name};
 use crate::store::{Append, BeforeCommit, Captured, CouldNot, Reason};
 
@@ -44,7 +45,7 @@ pub struct Writing<'a> {
     pub store_id: Uuid,
     /// Whether this role may ask which server it is.
     pub tells_origin: bool,
-    /// A stop point before COMMIT.
+    /// A stop point before COMMIT, of effects.
     pub before_commit: Option<&'a BeforeCommit>,
     /// When it has to be over.
     pub deadline: Deadline,
@@ -56,7 +57,7 @@ const INSERT: &str = "INSERT INTO :schema.effects(
     exit_code, signal, detail, resolved_by, reason, proven_failures, run_id, created_at, updated_at)
   SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
     $21, $22, $23, $24, $25, $26
-  FROM :schema.store WHERE :fits AND attempt_floor = $30
+  FROM :schema.store WHERE :fits AND attempt_floor = $30:held
   ON CONFLICT (effect_key) DO NOTHING";
 
 const UPDATE: &str = "UPDATE :schema.effects SET
@@ -66,7 +67,7 @@ const UPDATE: &str = "UPDATE :schema.effects SET
     exit_code = $18, signal = $19, detail = $20, resolved_by = $21, reason = $22,
     proven_failures = $23, run_id = $24, created_at = $25, updated_at = $26
   WHERE effect_key = $1 AND record_version = $30 AND write_id = $31
-    AND EXISTS (SELECT FROM :schema.store WHERE :fits)";
+    AND EXISTS (SELECT FROM :schema.store WHERE :fits):held";
 
 /// The same within an attempt: what it was granted with stays as it is.
 const UPDATE_WITHIN: &str = "UPDATE :schema.effects SET
@@ -74,15 +75,15 @@ const UPDATE_WITHIN: &str = "UPDATE :schema.effects SET
     reaped = $15, in_doubt = $16, doubted = $17, exit_code = $18, signal = $19, detail = $20,
     resolved_by = $21, reason = $22, proven_failures = $23, updated_at = $26
   WHERE effect_key = $1 AND record_version = $30 AND write_id = $31
-    AND EXISTS (SELECT FROM :schema.store WHERE :fits)";
+    AND EXISTS (SELECT FROM :schema.store WHERE :fits):held";
 
 /// The store that must be there, in the transaction that was begun for the write.
-const FITS: &str = "schema_version = $27 AND store_id = $28 AND :marked";
+const FITS: &str = "schema_version BETWEEN :oldest AND $27 AND store_id = $28 AND :marked";
 
 /// `:row` is one of the two above. History and outputs come from it: where no row was written there
 /// is nothing to join them with (HIS-3). The answer counts all three. A new connection has to learn of
 /// everything that a statement mentions, so it mentions no more than is written.
-const WRITE: &str = "WITH written AS (:row RETURNING 1):events:outputs
+const WRITE: &str = "WITH :dispatched written AS (:row RETURNING 1):events:outputs:woken
   SELECT pg_catalog.current_setting('synchronous_commit'), (SELECT pg_catalog.count(*) FROM written),
     :of_events, :of_outputs, :origin";
 
@@ -118,7 +119,20 @@ pub fn append(link: &Link, append: &Append, writing: &Writing<'_>) -> (Try, Opti
         Ok(columns) => columns,
         Err(error) => return (Try::NotCommitted(error.into()), None),
     };
-    let (refused, origin) = match write(link, append, &columns, writing) {
+    let written = write(link, append, &columns, writing);
+    let stop = writing.before_commit.map(|stop| || stop(append));
+    let stop = stop.as_ref().map(|stop| stop as &dyn Fn());
+    end(link, written, stop, writing)
+}
+
+/// Ends a transaction, and tells how it ended: what was written in it is committed, or it is given up.
+pub fn end(
+    link: &Link,
+    written: Result<Written, Fault>,
+    before_commit: Option<&dyn Fn()>,
+    writing: &Writing<'_>,
+) -> (Try, Option<Origin>) {
+    let (refused, origin) = match written {
         Ok(Written { refused, origin }) => (refused, origin),
         Err(fault) => {
             roll_back(link);
@@ -129,8 +143,8 @@ pub fn append(link: &Link, append: &Append, writing: &Writing<'_>) -> (Try, Opti
         roll_back(link);
         return (Try::Refused, None);
     }
-    if let Some(stop) = writing.before_commit {
-        stop(append);
+    if let Some(stop) = before_commit {
+        stop();
     }
     if writing.deadline.passed() {
         roll_back(link);
@@ -146,9 +160,63 @@ pub fn append(link: &Link, append: &Append, writing: &Writing<'_>) -> (Try, Opti
     (tried, origin)
 }
 
-struct Written {
-    refused: bool,
-    origin: Option<Origin>,
+/// What was written in the transaction that is open.
+pub struct Written {
+    /// Nothing: the condition did not hold.
+    pub refused: bool,
+    /// Where, as far as the server says.
+    pub origin: Option<Origin>,
+}
+
+/// The first columns of the answer of a statement that writes: what must be so whatever was written.
+pub const ANSWER: &str = "s.schema_version, s.store_id, :marked, \
+    pg_catalog.current_setting('synchronous_commit')";
+
+/// Reads them.
+///
+/// # Errors
+/// An unknown version, another store, a statement outside of its transaction.
+pub fn answered<'row>(
+    cells: &mut Cells<'row>,
+    writing: &Writing<'_>,
+) -> Result<Durable<'row>, Fault> {
+    stands(cells, writing)?;
+    Ok(Durable(cells.get("synchronous_commit")?))
+}
+
+/// Whether the store is the one that was opened, and the statement was one of its transaction.
+fn stands(cells: &mut Cells<'_>, writing: &Writing<'_>) -> Result<(), Fault> {
+    schema::check(cells.get("schema_version")?, writing.names)?;
+    if cells.id("store_id")? != writing.store_id {
+        return Err(writing.names.another_store().into());
+    }
+    if cells.or_null("mark")? != Some(true) {
+        return Err(not_in_transaction().into());
+    }
+    Ok(())
+}
+
+/// How far a commit in this transaction is waited for.
+#[must_use]
+pub struct Durable<'row>(&'row str);
+
+impl Durable<'_> {
+    /// Waits until it is on disk, whoever said otherwise: the role, the database, or another client of
+    /// the same pooler (PGS-7).
+    ///
+    /// # Errors
+    /// The link's.
+    pub fn raise(self, link: &Link, deadline: Deadline) -> Result<(), Fault> {
+        if matches!(self.0, "off" | "local") {
+            link.batch("SET LOCAL synchronous_commit = on", deadline.left())?;
+        }
+        Ok(())
+    }
+}
+
+/// What a statement finds out about its own transaction; `$N` has the mark.
+pub fn marked(parameter: usize) -> String {
+    format!("pg_catalog.current_setting('{MARK}', true) = ${parameter}")
 }
 
 /// Everything up to COMMIT.
@@ -174,7 +242,7 @@ fn write(
     })?;
     let row = rows.first().ok_or_else(|| Malformed::new("written", "no answer"))?;
     let mut cells = Cells::new(row, 0);
-    let durable: &str = cells.get("synchronous_commit")?;
+    let durable = Durable(cells.get("synchronous_commit")?);
     let mut count = |column| cells.get::<i64>(column);
     let (written, events, outputs) = (count("written")?, count("events")?, count("outputs")?);
     let refused = match written {
@@ -191,36 +259,19 @@ fn write(
     if !whole(events, append.history.len()) || !whole(outputs, append.outputs.len()) {
         return Err(miscounted(events.unsigned_abs().saturating_add(outputs.unsigned_abs())).into());
     }
-    if matches!(durable, "off" | "local") {
-        // Whoever set it: the role, the database, or another client of the same pooler (PGS-7).
-        link.batch("SET LOCAL synchronous_commit = on", deadline.left())?;
-    }
+    durable.raise(link, deadline)?;
     Ok(Written { refused, origin })
 }
 
 /// No row was written. That is the row's doing only where the store is the one that was opened, and
 /// where the write was made in its transaction.
 fn why_not(link: &Link, writing: &Writing<'_>, mark: &String) -> Result<(), Fault> {
-    let names = writing.names;
-    let sql = names.fill(&WHY.replace(":marked", &marked(1)));
+    let sql = writing.names.fill(&WHY.replace(":marked", &marked(1)));
     let rows = link.query(&sql, &[(mark, Type::TEXT)], writing.deadline.left())?;
     let Some(row) = rows.first() else {
         return Err(Malformed::new("store_id", "the store has lost its row").into());
     };
-    let mut cells = Cells::new(row, 0);
-    schema::check(cells.get("schema_version")?, names)?;
-    if cells.id("store_id")? != writing.store_id {
-        return Err(names.another_store().into());
-    }
-    if cells.or_null("mark")? != Some(true) {
-        return Err(not_in_transaction().into());
-    }
-    Ok(())
-}
-
-/// Whether the mark is the one of parameter `number`.
-fn marked(number: usize) -> String {
-    format!("pg_catalog.current_setting('{MARK}', true) = ${number}")
+    stands(&mut Cells::new(row, 0), writing)
 }
 
 fn statement(append: &Append, writing: &Writing<'_>) -> String {
@@ -245,13 +296,19 @@ fn statement(append: &Append, writing: &Writing<'_>) -> String {
     };
     let origin = if writing.tells_origin { ORIGIN_COLUMNS } else { NO_ORIGIN_COLUMNS };
     let outputs_after = before + events * OF_EVENT;
+    let last = outputs_after + append.outputs.len() * OF_OUTPUT;
+    let (dispatched, held, woken) = runs::of_effect(append, last);
     let sql = WRITE
         .replace(":events", &part(EVENTS, before, OF_EVENT, events))
         .replace(":outputs", &part(OUTPUTS, outputs_after, OF_OUTPUT, append.outputs.len()))
         .replace(":of_events", &counted("events", events))
         .replace(":of_outputs", &counted("outputs", append.outputs.len()))
+        .replace(":woken", &woken)
+        .replace(":dispatched", &dispatched)
         .replace(":row", row)
+        .replace(":held", held)
         .replace(":fits", FITS)
+        .replace(":oldest", &OLDEST.to_string())
         .replace(":origin", origin)
         .replace(":marked", &marked(29));
     writing.names.fill(&sql)
@@ -277,6 +334,7 @@ struct Values<'a> {
     write_id: Option<&'a [u8]>,
     events: Vec<Event<'a>>,
     outputs: Vec<Output<'a>>,
+    of_run: runs::OfEffect<'a>,
 }
 
 struct Event<'a> {
@@ -322,6 +380,7 @@ impl<'a> Values<'a> {
             write_id: append.found.as_ref().map(|found| &found.write_id.0.as_bytes()[..]),
             events: columns.events.iter().map(event).collect(),
             outputs: append.outputs.iter().map(output).collect::<Result<_, _>>()?,
+            of_run: runs::OfEffect::of(append),
         })
     }
 
@@ -385,11 +444,13 @@ impl<'a> Values<'a> {
             ];
             params.extend(of_output);
         }
+        self.of_run.add(&mut params);
         params
     }
 }
 
-fn rolled_back() -> CouldNot {
+/// The server's word that there was nothing to commit.
+pub fn rolled_back() -> CouldNot {
     CouldNot {
         reason: Reason::Unreachable,
         message: "the server answered COMMIT with ROLLBACK: nothing was written".to_owned(),
@@ -398,7 +459,7 @@ fn rolled_back() -> CouldNot {
 }
 
 /// BEGIN took no effect, so the statement behind it wrote nothing either (PGS-2).
-fn not_in_transaction() -> CouldNot {
+pub fn not_in_transaction() -> CouldNot {
     CouldNot {
         reason: Reason::Unreachable,
         message: "the server did not run the write in the transaction that was begun for it"

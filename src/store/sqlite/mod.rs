@@ -9,6 +9,7 @@
 //! | `read`, `list` | what is read |
 //! | `upkeep` | walking over all of it, letting go of what is old |
 //! | `doctor` | what the file and its place are like |
+//! | `runs` | workflow runs |
 //! | `busy` | waiting for a lock |
 //! | `error` | what SQLite's errors mean |
 mod busy;
@@ -18,6 +19,7 @@ mod list;
 mod open;
 mod place;
 mod read;
+mod runs;
 mod schema;
 mod upkeep;
 mod write;
@@ -29,13 +31,14 @@ use std::time::{Duration, SystemTime};
 use rusqlite::Connection;
 
 use self::busy::Deadline;
-use self::error::{Fault, could_not};
+use self::error::{Fault, could_not, is_busy};
 use self::list::Listing;
 use self::open::{Frozen, Site};
-use self::write::Try;
+use self::write::{Group, Try};
+use super::runs::turns::Turns;
 use super::{
-    Append, Ask, BeforeCommit, Captured, CouldNot, Cut, End, Filter, Flow, Found, Identity, Listed,
-    Pruned, Reason, Stats, Store, Stream, Walked,
+    Append, Ask, BeforeCommit, BeforeRunCommit, Captured, CouldNot, Cut, End, Filter, Flow, Found,
+    Identity, Listed, Pruned, Reason, Runs, Stats, Store, Stream, Walked, group,
 };
 use crate::plan::effect::{HistoryRow, WriteId};
 use crate::plan::key::Key;
@@ -44,12 +47,14 @@ use crate::store::stop::{self, Point};
 use crate::store::upkeep::{Gone, Step};
 
 pub use self::open::open;
+pub use self::schema::VERSION as NEWEST;
 
 /// A store in a SQLite file, open.
 pub struct Sqlite {
     site: Site,
     identity: Identity,
     before_commit: Option<BeforeCommit>,
+    before_run_commit: Option<BeforeRunCommit>,
     session: Mutex<Session>,
 }
 
@@ -61,6 +66,21 @@ struct Session {
     /// Writes whose COMMIT failed in a way that proves nothing. What is read of them, there or not,
     /// is no evidence by itself (CMT-8).
     suspects: Vec<WriteId>,
+    /// Whose turn it is in the queues.
+    turns: Turns,
+}
+
+impl Session {
+    /// Keeps in mind what the end of a write says about later reads of it.
+    fn ended(&mut self, write_id: WriteId, end: End) -> End {
+        match &end {
+            // Its frames were written anew, over those of the try that failed.
+            End::Landed => self.suspects.retain(|suspect| *suspect != write_id),
+            End::Unknown(_) => self.suspects.push(write_id),
+            End::Refused | End::NotCommitted(_) => {}
+        }
+        end
+    }
 }
 
 /// A connection, and what was seen of the file if it was opened as one that does not change.
@@ -108,48 +128,6 @@ impl Sqlite {
         answer.map_err(|fault| self.could_not(fault))
     }
 
-    /// Writes once. `write_id` is that of the rows it leaves, where it leaves any.
-    fn write(
-        &self,
-        within: Duration,
-        write_id: Option<WriteId>,
-        what: impl FnOnce(&Opening, &Deadline) -> Try,
-    ) -> End {
-        if self.site.read_only {
-            return End::NotCommitted(self.site.for_reading());
-        }
-        let mut session = self.session(within);
-        // A write to a file that lost its place would be found by nobody (STO-9).
-        if let Err(error) = self.site.still() {
-            return End::NotCommitted(error);
-        }
-        let deadline = session.deadline.clone();
-        let opening = match session.connection.take() {
-            Some(opening) => opening,
-            None => match deadline.insist(|| self.site.connect(&deadline)) {
-                Ok(opening) => opening,
-                Err(fault) => return End::NotCommitted(self.could_not(fault)),
-            },
-        };
-        let tried = what(&opening, &deadline);
-        if opening.connection.is_autocommit() {
-            session.connection = Some(opening);
-        }
-        match tried {
-            Try::Landed => {
-                // Its frames were written anew, over those of the try that failed.
-                session.suspects.retain(|suspect| Some(*suspect) != write_id);
-                End::Landed
-            }
-            Try::Refused => End::Refused,
-            Try::NotCommitted(fault) => End::NotCommitted(self.could_not(fault)),
-            Try::Unknown(fault) => {
-                session.suspects.extend(write_id);
-                End::Unknown(self.could_not(fault))
-            }
-        }
-    }
-
     /// How it keeps its log, as it is set in the file.
     fn journal_mode(&self, within: Duration) -> Result<String, CouldNot> {
         let mut session = self.session(within);
@@ -163,8 +141,26 @@ impl Sqlite {
     }
 
     fn load_on(&self, session: &mut Session, key: &Key, ask: Ask) -> Result<Found, CouldNot> {
+        self.evident(
+            session,
+            |connection| self.found(connection, key, ask),
+            |found| {
+                let of_row = found.record.iter().map(|record| record.write_id);
+                of_row.chain(found.event.iter().map(|event| event.write_id)).collect()
+            },
+        )
+    }
+
+    /// Reads what `ids` tells the writes of, and takes nothing for read that may be gone after a power
+    /// failure.
+    fn evident<T>(
+        &self,
+        session: &mut Session,
+        mut what: impl FnMut(&Connection) -> Result<T, Fault>,
+        ids: fn(&T) -> Vec<WriteId>,
+    ) -> Result<T, CouldNot> {
         if session.suspects.is_empty() {
-            return self.read(session, |connection| self.found(connection, key, ask));
+            return self.read(session, what);
         }
         // CMT-8. The log may hold a commit record that failed to reach the disk: this process reads
         // past it, another, after a crash, would find it. A truncating checkpoint settles that: what
@@ -178,11 +174,8 @@ impl Sqlite {
         if settled {
             session.suspects.clear();
         }
-        let found = self.read(session, |connection| self.found(connection, key, ask))?;
-        let suspect = |id: WriteId| session.suspects.contains(&id);
-        let of_row = found.record.as_ref().map(|record| record.write_id);
-        let of_event = found.event.as_ref().map(|event| event.write_id);
-        if of_row.is_some_and(suspect) || of_event.is_some_and(suspect) {
+        let found = self.read(session, &mut what)?;
+        if ids(&found).iter().any(|id| session.suspects.contains(id)) {
             // It is seen, and yet may be gone after a power failure.
             return Err(CouldNot {
                 reason: Reason::Unreachable,
@@ -198,26 +191,80 @@ impl Sqlite {
         Ok(found)
     }
 
-    fn found(&self, connection: &Connection, key: &Key, ask: Ask) -> Result<Found, Fault> {
-        read::load(connection, key, ask, &self.identity.place, now)
+    /// In one transaction, so that the lock of a reader is taken once.
+    fn load_all(
+        &self,
+        session: &mut Session,
+        asked: &[(&Key, Ask)],
+    ) -> Vec<Result<Found, CouldNot>> {
+        if let ([_] | [], _) | (_, false) = (asked, session.suspects.is_empty()) {
+            return asked.iter().map(|(key, ask)| self.load_on(session, key, *ask)).collect();
+        }
+        let read = self.read(session, |connection| {
+            let reading = connection.unchecked_transaction()?;
+            let mut all = Vec::with_capacity(asked.len());
+            for (key, ask) in asked {
+                match self.found(&reading, key, *ask) {
+                    // Not the row's fault: all of it is read again.
+                    Err(fault) if is_busy(&fault) => return Err(fault),
+                    found => all.push(found),
+                }
+            }
+            Ok(all)
+        });
+        match read {
+            Ok(all) => {
+                all.into_iter().map(|found| found.map_err(|fault| self.could_not(fault))).collect()
+            }
+            Err(error) => asked.iter().map(|_| Err(error.clone())).collect(),
+        }
     }
-}
 
-impl Store for Sqlite {
-    fn load(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
-        let mut session = self.session(within);
-        self.load_on(&mut session, key, ask)
+    /// Tries one write, on a connection to the file that was opened. `write_id` names it where it can
+    /// be looked for afterwards.
+    fn write_on(
+        &self,
+        session: &mut Session,
+        write_id: Option<WriteId>,
+        attempt: impl FnOnce(&Connection, &Deadline) -> Try,
+    ) -> End {
+        if self.site.read_only {
+            return End::NotCommitted(self.site.for_reading());
+        }
+        // A write to a file that lost its place would be found by nobody (STO-9).
+        if let Err(error) = self.site.still() {
+            return End::NotCommitted(error);
+        }
+        let deadline = session.deadline.clone();
+        let opening = match session.connection.take() {
+            Some(opening) => opening,
+            None => match deadline.insist(|| self.site.connect(&deadline)) {
+                Ok(opening) => opening,
+                Err(fault) => return End::NotCommitted(self.could_not(fault)),
+            },
+        };
+        let tried = attempt(&opening.connection, &deadline);
+        if opening.connection.is_autocommit() {
+            session.connection = Some(opening);
+        }
+        let end = self.told(tried);
+        match write_id {
+            Some(write_id) => session.ended(write_id, end),
+            None => end,
+        }
     }
 
-    fn append(&self, append: &Append, within: Duration) -> End {
-        let stop = self.before_commit.as_ref();
-        self.write(within, Some(append.next.write_id), |opening, deadline| {
-            write::append(&opening.connection, deadline, append, stop)
-        })
+    fn told(&self, tried: Try) -> End {
+        match tried {
+            Try::Landed => End::Landed,
+            Try::Refused => End::Refused,
+            Try::NotCommitted(fault) => End::NotCommitted(self.could_not(fault)),
+            Try::Unknown(fault) => End::Unknown(self.could_not(fault)),
+        }
     }
 
-    fn reread(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
-        let mut session = self.session(within);
+    /// A fresh connection, to the same store.
+    fn renew(&self, session: &mut Session) -> Result<(), CouldNot> {
         let deadline = session.deadline.clone();
         let fresh = deadline
             .insist(|| {
@@ -232,6 +279,90 @@ impl Store for Sqlite {
             .map_err(|fault| self.could_not(fault))?;
         // The old one goes only now: closed as the last, it would checkpoint.
         session.connection = Some(fresh);
+        Ok(())
+    }
+
+    fn found(&self, connection: &Connection, key: &Key, ask: Ask) -> Result<Found, Fault> {
+        read::load(connection, key, ask, &self.identity.place, now)
+    }
+}
+
+impl Store for Sqlite {
+    fn load(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
+        let mut session = self.session(within);
+        self.load_on(&mut session, key, ask)
+    }
+
+    fn append(&self, append: &Append, within: Duration) -> End {
+        let mut session = self.session(within);
+        self.write_on(&mut session, Some(append.next.write_id), |connection, deadline| {
+            write::append(connection, deadline, append, self.before_commit.as_ref())
+        })
+    }
+
+    fn load_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
+        let mut session = self.session(within);
+        self.load_all(&mut session, asked)
+    }
+
+    fn append_many(&self, appends: &[&Append], within: Duration) -> Vec<End> {
+        let places = group::in_order(appends);
+        let [_, _, ..] = places.as_slice() else {
+            return group::singly(self, appends, within);
+        };
+        let not_committed = |error: CouldNot| vec![End::NotCommitted(error); appends.len()];
+        if self.site.read_only {
+            return not_committed(self.site.for_reading());
+        }
+        let mut session = self.session(within);
+        if let Err(error) = self.site.still() {
+            return not_committed(error);
+        }
+        let deadline = session.deadline.clone();
+        let opening = match session.connection.take() {
+            Some(opening) => opening,
+            None => match deadline.insist(|| self.site.connect(&deadline)) {
+                Ok(opening) => opening,
+                Err(fault) => return not_committed(self.could_not(fault)),
+            },
+        };
+        let ordered: Vec<&Append> = places.iter().map(|at| appends[*at]).collect();
+        let stop = self.before_commit.as_ref();
+        let tried = write::append_group(&opening.connection, &deadline, &ordered, stop);
+        if opening.connection.is_autocommit() {
+            session.connection = Some(opening);
+        }
+        let (matched, tried) = match tried {
+            Group::Tried(matched, tried) => (matched, tried),
+            Group::NotBegun(fault) => return not_committed(self.could_not(fault)),
+            Group::Apart => {
+                let left = deadline.left();
+                drop(session);
+                return group::singly(self, appends, left);
+            }
+        };
+        let mut ends = vec![group::twice(); appends.len()];
+        let common = self.told(tried);
+        for ((at, append), matched) in places.into_iter().zip(ordered).zip(matched) {
+            ends[at] = match matched {
+                true => session.ended(append.next.write_id, common.clone()),
+                false => End::Refused,
+            };
+        }
+        ends
+    }
+
+    fn reread_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
+        let mut session = self.session(within);
+        match self.renew(&mut session) {
+            Ok(()) => self.load_all(&mut session, asked),
+            Err(error) => asked.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    fn reread(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
+        let mut session = self.session(within);
+        self.renew(&mut session)?;
         self.load_on(&mut session, key, ask)
     }
 
@@ -304,8 +435,8 @@ impl Store for Sqlite {
     fn prune(&self, cut: &Cut, within: Duration) -> Pruned {
         let mut gone = Gone::default();
         let stop = || stop::here(Point::InPrune, self.identity.scratch);
-        let tried = self.write(within, None, |opening, deadline| {
-            let connection = &opening.connection;
+        let mut session = self.session(within);
+        let tried = self.write_on(&mut session, None, |connection, deadline| {
             match upkeep::bound_the_log(connection, &self.site.path, upkeep::LOG_MAX) {
                 Ok(()) => upkeep::prune(connection, deadline, cut, stop, &mut gone),
                 Err(fault) => Try::NotCommitted(fault),
@@ -323,6 +454,10 @@ impl Store for Sqlite {
     fn stats(&self, within: Duration) -> Result<Stats, CouldNot> {
         let mut session = self.session(within);
         self.read(&mut session, |connection| upkeep::stats(connection, &self.site.path))
+    }
+
+    fn runs(&self) -> &dyn Runs {
+        self
     }
 
     fn identity(&self) -> &Identity {
@@ -407,6 +542,7 @@ mod tests {
             history: vec![row],
             attempt_floor: 0,
             outputs: Vec::new(),
+            dispatch: None,
         };
         assert_eq!(store.append(&append, Duration::from_secs(9)), End::Landed);
         next

@@ -7,10 +7,11 @@
 //! | COMMIT, and the transaction is still open | not committed | it is rolled back (CMT-6) |
 //! | COMMIT, by a failed write or a full disk | not committed | the log has no commit record (CMT-6) |
 //! | COMMIT, by anything else, a failed fsync above all | unknown | the log may have it (CMT-8) |
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Statement, params};
 
 use super::busy::Deadline;
 use super::error::{Fault, is_fsync, proves_no_commit};
+use super::runs;
 use crate::plan::protocol::{Append, Kept};
 use crate::store::BeforeCommit;
 use crate::store::columns::{Columns, miscounted, same_attempt, time_over};
@@ -79,7 +80,7 @@ pub fn append(
     if let Err(fault) = deadline.insist(|| execute(connection, "BEGIN IMMEDIATE")) {
         return Try::NotCommitted(fault);
     }
-    match write(connection, append, &columns) {
+    match stands(connection).and_then(|floor| write(connection, append, &columns, floor, false)) {
         Ok(true) => {}
         Ok(false) => {
             roll_back(connection);
@@ -116,16 +117,80 @@ pub fn commit(connection: &Connection, deadline: &Deadline) -> Try {
     }
 }
 
-/// False if the condition did not hold.
-fn write(connection: &Connection, append: &Append, columns: &Columns) -> Result<bool, Fault> {
-    let row = &columns.row;
+/// How a try of a group ended.
+pub enum Group {
+    /// Which of the appends matched, in their order, and what became of those. What did not match is
+    /// refused whatever became of the others: it was seen under the lock of all writers.
+    Tried(Vec<bool>, Try),
+    /// A statement failed: nothing was committed, and they are to be written singly.
+    Apart,
+    /// It never came to a statement: nothing was committed.
+    NotBegun(Fault),
+}
+
+/// Tries `appends`, of different keys and in their order, in one transaction (BAT-1). What is left of
+/// it afterwards ends with the connection, as in [`append`].
+pub fn append_group(
+    connection: &Connection,
+    deadline: &Deadline,
+    appends: &[&Append],
+    before_commit: Option<&BeforeCommit>,
+) -> Group {
+    // One that no store can hold is told of by itself, not by the group.
+    let columns: Result<Vec<Columns>, _> =
+        appends.iter().map(|append| Columns::of(append)).collect();
+    let columns = match columns {
+        Ok(columns) => columns,
+        Err(_) => return Group::Apart,
+    };
+    if let Err(fault) = deadline.insist(|| execute(connection, "BEGIN IMMEDIATE")) {
+        return Group::NotBegun(fault);
+    }
+    let written = stands(connection).and_then(|floor| {
+        let each = appends.iter().zip(&columns);
+        each.map(|(append, columns)| write(connection, append, columns, floor, true)).collect()
+    });
+    let matched: Vec<bool> = match written {
+        Ok(matched) => matched,
+        Err(_) => {
+            roll_back(connection);
+            return Group::Apart;
+        }
+    };
+    if !matched.contains(&true) {
+        roll_back(connection);
+        return Group::Tried(matched, Try::Refused);
+    }
+    if let Some(stop) = before_commit {
+        appends.iter().zip(&matched).filter(|(_, matched)| **matched).for_each(|(a, _)| stop(a));
+    }
+    Group::Tried(matched, commit(connection, deadline))
+}
+
+/// The floor, where the schema is one that this binary knows.
+fn stands(connection: &Connection) -> Result<i64, Fault> {
     let (version, floor): (i64, i64) =
         connection.prepare_cached(STANDS)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     super::schema::check(version, "the store", "ctrlrun init --upgrade")?;
+    Ok(floor)
+}
+
+/// False if the condition did not hold.
+fn write(
+    connection: &Connection,
+    append: &Append,
+    columns: &Columns,
+    floor: i64,
+    one_of_many: bool,
+) -> Result<bool, Fault> {
+    let row = &columns.row;
     if append.found.is_none() && floor != integer("attempt_floor", append.attempt_floor)? {
         return Ok(false);
     }
-    match write_row(connection, append, row)? {
+    if !runs::still_dispatched(connection, append)? {
+        return Ok(false);
+    }
+    match write_row(connection, append, row, one_of_many)? {
         1 => {}
         0 => return Ok(false),
         more => return Err(miscounted_rows(more)),
@@ -156,43 +221,54 @@ fn write(connection: &Connection, append: &Append, columns: &Columns) -> Result<
             captured.tail,
         ])?)?;
     }
+    runs::wake(connection, append)?;
     Ok(true)
 }
 
-fn write_row(connection: &Connection, append: &Append, row: &Row) -> Result<usize, Fault> {
+fn write_row(
+    connection: &Connection,
+    append: &Append,
+    row: &Row,
+    one_of_many: bool,
+) -> Result<usize, Fault> {
     let (write_id, reservation_id) =
         (&row.write_id.as_bytes()[..], &row.reservation_id.as_bytes()[..]);
     let Some(found) = &append.found else {
-        // Once in a run: not kept, since what is kept is prepared without the fast allocator.
-        let mut insert = connection.prepare(INSERT)?;
-        return Ok(insert.execute(params![
-            row.effect_key,
-            row.record_version,
-            write_id,
-            reservation_id,
-            row.state,
-            row.first_attempt,
-            row.attempt,
-            row.attempt_id,
-            &row.fingerprint[..],
-            row.program,
-            row.arguments,
-            row.command,
-            row.lease_expires_at,
-            row.cause,
-            row.reaped,
-            row.in_doubt,
-            row.doubted,
-            row.exit_code,
-            row.signal,
-            row.detail,
-            row.resolved_by,
-            row.reason,
-            row.proven_failures,
-            row.run_id,
-            row.created_at,
-            row.updated_at,
-        ])?);
+        let insert = |insert: &mut Statement<'_>| {
+            insert.execute(params![
+                row.effect_key,
+                row.record_version,
+                write_id,
+                reservation_id,
+                row.state,
+                row.first_attempt,
+                row.attempt,
+                row.attempt_id,
+                &row.fingerprint[..],
+                row.program,
+                row.arguments,
+                row.command,
+                row.lease_expires_at,
+                row.cause,
+                row.reaped,
+                row.in_doubt,
+                row.doubted,
+                row.exit_code,
+                row.signal,
+                row.detail,
+                row.resolved_by,
+                row.reason,
+                row.proven_failures,
+                row.run_id,
+                row.created_at,
+                row.updated_at,
+            ])
+        };
+        return Ok(match one_of_many {
+            true => insert(&mut *connection.prepare_cached(INSERT)?)?,
+            // Once in a run: not kept, since what is kept is prepared without the fast allocator.
+            false => insert(&mut connection.prepare(INSERT)?)?,
+        });
     };
     let revision = integer("record_version", found.revision)?;
     macro_rules! changed_and {
@@ -254,13 +330,15 @@ pub fn roll_back(connection: &Connection) {
     }
 }
 
-fn one(changed: usize) -> Result<(), Fault> {
+/// It changed one row, as it must.
+pub fn one(changed: usize) -> Result<(), Fault> {
     match changed {
         1 => Ok(()),
         other => Err(miscounted_rows(other)),
     }
 }
 
-fn miscounted_rows(changed: usize) -> Fault {
+/// It changed another number of rows than one.
+pub fn miscounted_rows(changed: usize) -> Fault {
     miscounted(u64::try_from(changed).unwrap_or(u64::MAX)).into()
 }

@@ -2,18 +2,22 @@
 //!
 //! It opens the windows that a test must not race for: the answer lost after a commit, the failure
 //! before it, the commit that lands after everybody has looked.
+mod runs;
+
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{
     Append, Ask, Captured, CouldNot, Cut, End, Filter, Flow, Found, Glimpse, Identity, Listed,
-    Pruned, Reason, Stats, Store, Stream, Walked,
+    Pruned, Reason, Runs, Stats, Store, Stream, Walked,
 };
 use crate::plan::effect::HistoryRow;
 use crate::plan::key::Key;
+use crate::plan::workflow::RunAppend;
 
 /// The verbs that can be made to fail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
     /// [`Store::load`]
     Load,
@@ -21,6 +25,65 @@ pub enum Verb {
     Append,
     /// [`Store::reread`]
     Reread,
+    /// [`Runs::load_run`]
+    LoadRun,
+    /// [`Runs::load_effects`]
+    LoadEffects,
+    /// [`Runs::append_run`]
+    AppendRun,
+    /// [`Runs::reread_run`]
+    RereadRun,
+    /// [`Runs::put_inbox`]
+    PutInbox,
+    /// [`Runs::claim_wakeups`]
+    ClaimWakeups,
+    /// [`Runs::finish_wakeups`]
+    FinishWakeups,
+    /// [`Runs::requeue`]
+    Requeue,
+    /// [`Runs::claim_dispatches`]
+    ClaimDispatches,
+    /// [`Runs::postpone_dispatch`]
+    PostponeDispatch,
+}
+
+impl Verb {
+    /// All.
+    pub const ALL: [Self; 13] = [
+        Self::Load,
+        Self::Append,
+        Self::Reread,
+        Self::LoadRun,
+        Self::LoadEffects,
+        Self::AppendRun,
+        Self::RereadRun,
+        Self::PutInbox,
+        Self::ClaimWakeups,
+        Self::FinishWakeups,
+        Self::Requeue,
+        Self::ClaimDispatches,
+        Self::PostponeDispatch,
+    ];
+
+    /// Its name where a fault is told in words.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Load => "load",
+            Self::Append => "append",
+            Self::Reread => "reread",
+            Self::LoadRun => "load-run",
+            Self::LoadEffects => "load-effects",
+            Self::AppendRun => "append-run",
+            Self::RereadRun => "reread-run",
+            Self::PutInbox => "put-inbox",
+            Self::ClaimWakeups => "claim-wakeups",
+            Self::FinishWakeups => "finish-wakeups",
+            Self::Requeue => "requeue",
+            Self::ClaimDispatches => "claim-dispatches",
+            Self::PostponeDispatch => "postpone-dispatch",
+        }
+    }
 }
 
 /// What goes wrong.
@@ -47,7 +110,7 @@ pub enum Fault {
 pub struct Planned {
     /// The verb.
     pub verb: Verb,
-    /// Which call of it, from 1.
+    /// Which call of it, from 1; many together are one call.
     pub call: u32,
     /// What goes wrong.
     pub fault: Fault,
@@ -67,11 +130,11 @@ pub struct Faulty {
 #[derive(Default)]
 struct State {
     plan: Vec<Planned>,
-    loads: u32,
-    appends: u32,
-    rereads: u32,
+    calls: BTreeMap<Verb, u32>,
     /// Appends that are still to be performed, each behind a call of a verb, or when told.
     late: Vec<(Option<Verb>, Append)>,
+    /// The same of runs.
+    late_runs: Vec<(Option<Verb>, RunAppend)>,
     /// The ends of those that were performed late.
     late_ends: Vec<End>,
     fallen: Vec<Planned>,
@@ -101,12 +164,7 @@ impl Faulty {
     /// How many calls of a verb there were.
     #[must_use]
     pub fn calls(&self, verb: Verb) -> u32 {
-        let state = self.state();
-        match verb {
-            Verb::Load => state.loads,
-            Verb::Append => state.appends,
-            Verb::Reread => state.rereads,
-        }
+        self.state().calls.get(&verb).copied().unwrap_or(0)
     }
 
     /// The ends of the appends that were performed late.
@@ -128,11 +186,7 @@ impl Faulty {
     fn called(&self, verb: Verb) -> Option<Fault> {
         let call = {
             let mut state = self.state();
-            let count = match verb {
-                Verb::Load => &mut state.loads,
-                Verb::Append => &mut state.appends,
-                Verb::Reread => &mut state.rereads,
-            };
+            let count = state.calls.entry(verb).or_default();
             *count += 1;
             *count
         };
@@ -150,16 +204,14 @@ impl Faulty {
     }
 
     fn perform(&self, behind: Option<Verb>, within: Duration) {
-        let due = {
-            let mut state = self.state();
-            let (due, kept) = std::mem::take(&mut state.late)
-                .into_iter()
-                .partition::<Vec<_>, _>(|(when, _)| *when == behind);
-            state.late = kept;
-            due
-        };
-        for (_, append) in due {
+        let due = due_of(&mut self.state().late, behind);
+        for append in due {
             let end = self.inner.append(&append, within);
+            self.state().late_ends.push(end);
+        }
+        let due = due_of(&mut self.state().late_runs, behind);
+        for append in due {
+            let end = self.inner.runs().append_run(&append, within);
             self.state().late_ends.push(end);
         }
     }
@@ -170,24 +222,49 @@ impl Faulty {
         within: Duration,
         read: impl FnOnce() -> Result<Found, CouldNot>,
     ) -> Result<Found, CouldNot> {
+        self.fallen_on(verb)?;
+        let answer = read();
+        self.perform(Some(verb), within);
+        answer
+    }
+
+    fn read_many(
+        &self,
+        verb: Verb,
+        asked: &[(&Key, Ask)],
+        within: Duration,
+        read: impl FnOnce() -> Vec<Result<Found, CouldNot>>,
+    ) -> Vec<Result<Found, CouldNot>> {
+        if let Err(error) = self.fallen_on(verb) {
+            return asked.iter().map(|_| Err(error.clone())).collect();
+        }
+        let answers = read();
+        self.perform(Some(verb), within);
+        answers
+    }
+
+    fn fallen_on(&self, verb: Verb) -> Result<(), CouldNot> {
         match self.called(verb) {
             // A read that is lost either way has no other trace.
-            Some(Fault::Fail(reason)) => return Err(on_purpose(reason)),
+            Some(Fault::Fail(reason)) => Err(on_purpose(reason)),
             Some(
                 Fault::Refuse
                 | Fault::LoseAnswer
                 | Fault::LoseRequest
                 | Fault::Late(_)
                 | Fault::Held,
-            ) => {
-                return Err(on_purpose(Reason::Unreachable));
-            }
-            None => {}
+            ) => Err(on_purpose(Reason::Unreachable)),
+            None => Ok(()),
         }
-        let answer = read();
-        self.perform(Some(verb), within);
-        answer
     }
+}
+
+/// What is to be performed behind `behind`; the rest stays.
+fn due_of<T>(late: &mut Vec<(Option<Verb>, T)>, behind: Option<Verb>) -> Vec<T> {
+    let (due, kept) =
+        std::mem::take(late).into_iter().partition::<Vec<_>, _>(|(when, _)| *when == behind);
+    *late = kept;
+    due.into_iter().map(|(_, append)| append).collect()
 }
 
 impl Store for Faulty {
@@ -217,6 +294,39 @@ impl Store for Faulty {
                 end
             }
         }
+    }
+
+    fn load_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
+        self.read_many(Verb::Load, asked, within, || self.inner.load_many(asked, within))
+    }
+
+    fn append_many(&self, appends: &[&Append], within: Duration) -> Vec<End> {
+        let all = |end: End| vec![end; appends.len()];
+        let late = |behind| {
+            let mut state = self.state();
+            state.late.extend(appends.iter().map(|append| (behind, (*append).clone())));
+            all(End::Unknown(on_purpose(Reason::Unreachable)))
+        };
+        match self.called(Verb::Append) {
+            Some(Fault::Fail(reason)) => all(End::NotCommitted(on_purpose(reason))),
+            Some(Fault::Refuse) => all(End::Refused),
+            Some(Fault::LoseAnswer) => {
+                let lost = self.inner.append_many(appends, within);
+                lost.iter().map(|_| End::Unknown(on_purpose(Reason::Unreachable))).collect()
+            }
+            Some(Fault::LoseRequest) => all(End::Unknown(on_purpose(Reason::Unreachable))),
+            Some(Fault::Late(verb)) => late(Some(verb)),
+            Some(Fault::Held) => late(None),
+            None => {
+                let ends = self.inner.append_many(appends, within);
+                self.perform(Some(Verb::Append), within);
+                ends
+            }
+        }
+    }
+
+    fn reread_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
+        self.read_many(Verb::Reread, asked, within, || self.inner.reread_many(asked, within))
     }
 
     fn reread(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
@@ -265,6 +375,10 @@ impl Store for Faulty {
 
     fn stats(&self, within: Duration) -> Result<Stats, CouldNot> {
         self.inner.stats(within)
+    }
+
+    fn runs(&self) -> &dyn Runs {
+        self
     }
 
     fn identity(&self) -> &Identity {

@@ -1,0 +1,158 @@
+//! What becomes of each line.
+use serde_json::json;
+
+use crate::at::{Kind, MARK, Place, on_every_store, text};
+use crate::common::finish;
+use crate::{MARK_KEY, batch, file, line, marking, marks, run, summary};
+
+on_every_store!(
+    every_line_is_run_once_and_again_only_what_has_not_happened,
+    a_key_that_comes_twice_runs_once_and_with_another_command_is_a_mismatch_of_its_line,
+    t20_what_is_ambiguous_is_listed_and_not_run_and_failed_ones_run_again,
+    groups_and_single_writes_leave_the_same_histories,
+);
+
+fn every_line_is_run_once_and_again_only_what_has_not_happened(kind: Kind) {
+    // BAT-14, BAT-16, EFF-1
+    let at = Place::new(kind);
+    let lines = marking(60);
+    let first = run(&at, &lines, &["-j4", "--json"]);
+    assert_eq!(first.code, Some(0), "{first:?}");
+    assert_eq!(summary(&first)["committed_now"], 60);
+    let again = run(&at, &(lines + &line("k:60", MARK_KEY)), &["-j4", "--json"]);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    assert_eq!(summary(&again)["committed_earlier"], 60);
+    assert_eq!(summary(&again)["committed_now"], 1);
+    assert_eq!(marks(&at).len(), 61);
+    assert!(marks(&at).values().all(|marks| *marks == 1));
+    // Each as a run of its own would have left it.
+    assert_eq!(at.types("k:7"), ["reserved", "began", "committed"]);
+    assert_eq!(at.show("k:7")["revision"], 3);
+}
+
+fn a_key_that_comes_twice_runs_once_and_with_another_command_is_a_mismatch_of_its_line(kind: Kind) {
+    // BAT-12
+    let at = Place::new(kind);
+    let lines = [
+        line("a", MARK_KEY),
+        line("b", MARK_KEY),
+        line("a", MARK_KEY),
+        line("b", &format!("{MARK_KEY}:")),
+        line("a", MARK_KEY),
+    ]
+    .concat();
+    let out = run(&at, &lines, &["-j4", "--json"]);
+    let told = summary(&out);
+    assert_eq!(out.code, Some(1), "{out:?}");
+    let counts = ["committed_now", "committed_earlier", "mismatch"].map(|name| told[name].clone());
+    assert_eq!(counts, [json!(2), json!(2), json!(1)]);
+    assert_eq!(at.marks(), 2);
+    // By a person it is told which line it was: through a pipe, too.
+    let again = at.env.run_with(["batch", "-", "-j4", "--store", at.store()], lines.as_bytes());
+    assert!(again.stderr.contains("-:4: b: refused, nothing was run"), "{again:?}");
+    assert!(!again.stderr.contains("-:2:"), "{again:?}");
+}
+
+fn t20_what_is_ambiguous_is_listed_and_not_run_and_failed_ones_run_again(kind: Kind) {
+    // Case 20, BAT-14, BAT-17
+    let at = Place::new(kind);
+    let lines = [
+        line("r:1", MARK_KEY),
+        line("r:2", &format!("{MARK_KEY} exit 7")),
+        line("r:3", &format!("{MARK_KEY} [ -e \"$PLACE/go\" ] || exit 11")),
+        line("r:4", &format!("{MARK_KEY} exit 7")),
+    ]
+    .concat();
+    let first = run(&at, &lines, &["-j2", "--not-executed", "11"]);
+    assert_eq!(first.code, Some(76), "{first:?}");
+    let counted =
+        "4 effects: 1 committed now, 0 earlier, 1 did not happen, 2 AMBIGUOUS; 0 not started";
+    assert!(first.stderr.contains(counted), "{}", first.stderr);
+    assert!(first.stderr.contains("in.jsonl:2: r:2: AMBIGUOUS"), "{}", first.stderr);
+    assert!(first.stderr.contains("ctrlrun effects --stuck --prefix r:"), "{}", first.stderr);
+    at.go();
+    let again = run(&at, &lines, &["-j2", "--not-executed", "11"]);
+    assert_eq!(again.code, Some(76), "{again:?}");
+    let counted = "1 committed now, 1 earlier, 0 did not happen, 2 AMBIGUOUS; 0 not started";
+    assert!(again.stderr.contains(counted), "{}", again.stderr);
+    assert!(again.stderr.contains("in.jsonl:4: r:4: AMBIGUOUS (may have happened)"), "{again:?}");
+    let marks = marks(&at);
+    assert_eq!((marks["r:1"], marks["r:2"], marks["r:3"], marks["r:4"]), (1, 1, 2, 1));
+    // COMMITTED ones keep their first result.
+    assert_eq!(at.show("r:1")["attempt"], 1);
+    assert_eq!(at.show("r:3")["attempt"], 2);
+}
+
+fn groups_and_single_writes_leave_the_same_histories(kind: Kind) {
+    // BAT-1, BAT-8: what was not loaded is what would have been.
+    let at = Place::new(kind);
+    let alone = finish(&mut at.run("alone", &[], MARK));
+    assert_eq!(alone.code, Some(0));
+    let out = run(&at, &line("batch", MARK), &["-j1"]);
+    assert_eq!(out.code, Some(0), "{out:?}");
+    for (one, other) in at.history("alone").iter().zip(at.history("batch")) {
+        let shape = |event: &serde_json::Value| {
+            let data = event["data"].as_object().unwrap();
+            (text(&event["type"]), data.keys().cloned().collect::<Vec<_>>())
+        };
+        assert_eq!(shape(one), shape(&other));
+    }
+    let show = at.show("batch");
+    assert_eq!((text(&show["state"]), show["revision"].clone()), ("committed".into(), json!(3)));
+    // No clock of its own: the begin is no later than the settle, by the store's.
+    let at_times: Vec<String> =
+        at.history("batch").iter().map(|event| text(&event["recorded_at"])).collect();
+    assert!(at_times.is_sorted(), "{at_times:?}");
+}
+
+#[test]
+fn a_line_that_cannot_be_started_is_failed_and_the_others_run() {
+    // EXE-2, BAT-16
+    let at = Place::new(Kind::Sqlite);
+    let nothing = json!({ "key": "n", "command": ["./nothing"] }).to_string() + "\n";
+    let out = run(&at, &(nothing + &line("k", MARK_KEY)), &[]);
+    assert_eq!(out.code, Some(1), "{out:?}");
+    assert!(out.stderr.contains("in.jsonl:1: n: FAILED (did not happen)"), "{}", out.stderr);
+    assert_eq!((at.state("n"), at.state("k")), ("failed".into(), "committed".into()));
+}
+
+#[test]
+fn a_wrong_line_of_a_file_stops_everything_and_of_a_pipe_what_comes_after() {
+    // INP-5, BAT-16
+    let at = Place::new(Kind::Sqlite);
+    let lines = format!("{}{{\"key\":\n{}", line("a", MARK_KEY), line("b", MARK_KEY));
+    let out = run(&at, &lines, &[]);
+    assert_eq!((out.code, at.marks()), (Some(64), 0), "{out:?}");
+    let mut piped = at.ctrlrun(&["batch"]);
+    let out = crate::at::fed(&mut piped, lines.into_bytes());
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(64), "{told}");
+    assert!(told.contains("-:2"), "{told}");
+    assert!(told.contains("1 committed now"), "{told}");
+    assert_eq!(at.marked(), ["a"]);
+}
+
+#[test]
+fn a_dry_run_says_what_would_happen_and_changes_nothing() {
+    // BAT-18
+    let at = Place::new(Kind::Sqlite);
+    let out = run(&at, &[line("a", MARK_KEY), line("s", "exit 7")].concat(), &["-q"]);
+    assert_eq!(out.code, Some(76), "{out:?}");
+    let before = at.dump();
+    let lines = [
+        line("a", MARK_KEY),
+        line("b", MARK_KEY),
+        line("b", ":"),
+        line("s", "exit 7"),
+        line("a", MARK_KEY),
+    ]
+    .concat();
+    let file = file(&at, &lines);
+    let out = finish(&mut batch(&at, &file, &["--dry-run"]));
+    assert_eq!(out.code, Some(76), "{out:?}");
+    let told = "would run 1, replay 2, leave 1 AMBIGUOUS, refuse 1; nothing was run";
+    assert!(out.stderr.contains(told), "{}", out.stderr);
+    let told = "in.jsonl:3: b: same key as line 2, other command: would refuse";
+    assert!(out.stderr.contains(told), "{}", out.stderr);
+    assert_eq!((at.dump(), at.marks()), (before, 1));
+}
