@@ -2,8 +2,6 @@
 //!
 //! Each reader is a plain function that panics where something is wrong. libFuzzer calls it from
 //! `fuzz/fuzz_targets`, and the tests of the binary call it with the corpus and mutations of it.
-//!
-//! Workflow files are read by nobody yet; their reader belongs here.
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Cursor, Seek, SeekFrom, Write};
@@ -20,6 +18,8 @@ use ctrlrun::plan::retention;
 use ctrlrun::plan::template::{CommandTemplate, Reading as ReadBack, Template};
 use ctrlrun::plan::time::Timestamp;
 use ctrlrun::plan::verdict::Said;
+use ctrlrun::plan::workflow::Definition;
+use ctrlrun::plan::workflow::check::check;
 use ctrlrun::store::Location;
 use ctrlrun::store::postgres::conninfo::Conninfo;
 use ctrlrun::store::postgres::here::{Account, Here, Seen};
@@ -30,6 +30,7 @@ use uuid::Uuid;
 use crate::cli::batch::input::{Format, Input, Reading, Separator, Source};
 use crate::cli::render::text::is_unsafe;
 use crate::cli::resolve::lines::{Lines, Read1};
+use crate::cli::workflow::file;
 use crate::config::effect::Effects;
 use crate::config::read::read as read_config;
 
@@ -38,7 +39,7 @@ pub type Reader = fn(&[u8]);
 
 /// All of them, by the names of their targets and of their corpora.
 #[must_use]
-pub fn all() -> [(&'static str, Reader); 7] {
+pub fn all() -> [(&'static str, Reader); 8] {
     [
         ("config", config),
         ("batch", batch),
@@ -47,6 +48,7 @@ pub fn all() -> [(&'static str, Reader); 7] {
         ("row", row),
         ("url", url),
         ("words", words),
+        ("workflow", workflow),
     ]
 }
 
@@ -455,6 +457,40 @@ pub fn words(bytes: &[u8]) {
             }
             Ok(Read1::End) => break,
             Err(error) => panic!("bytes in memory: {error}"),
+        }
+    }
+}
+
+/// A workflow's file: a definition without a fault, or all that is wrong with it, by line. What is read
+/// says the same when a store gives it back.
+pub fn workflow(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let named = |name: &str| {
+        (name == "refund").then(|| file::Named {
+            key: "refund:{id}".to_owned(),
+            command: vec!["./refund.sh".to_owned(), "{id}".to_owned()],
+            takes: ["id".to_owned()].into(),
+            ..file::Named::default()
+        })
+    };
+    match file::parse(text, &named) {
+        Ok(definition) => {
+            let complaints = check(&definition);
+            assert!(complaints.is_empty(), "{complaints:?}");
+            let stored =
+                serde_json::to_string(&definition).unwrap_or_else(|error| panic!("{error}"));
+            let again: Result<Definition, _> = serde_json::from_str(&stored);
+            assert!(again.as_ref().is_ok_and(|again| *again == definition), "{again:?}");
+        }
+        Err(wrong) => {
+            assert!(!wrong.is_empty());
+            let lines = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
+            for wrong in wrong {
+                assert!((1..=lines).contains(&wrong.line), "{wrong:?}");
+                assert!(!wrong.what.is_empty());
+            }
         }
     }
 }

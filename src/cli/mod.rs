@@ -54,7 +54,7 @@ pub mod values;
 mod verify;
 mod watch;
 mod which;
-mod workflow;
+pub mod workflow;
 
 use std::ffi::OsString;
 use std::io::Write;
