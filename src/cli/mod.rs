@@ -23,7 +23,7 @@
 //! | [`parsing`] | what is told of a command line that cannot be meant |
 mod access;
 mod bare;
-mod batch;
+pub mod batch;
 mod complete;
 mod doctor;
 mod effects;
@@ -43,7 +43,7 @@ mod prune;
 mod reconcile;
 mod refusal;
 pub mod render;
-mod resolve;
+pub mod resolve;
 mod run;
 mod show;
 mod spooled;
@@ -54,7 +54,7 @@ pub mod values;
 mod verify;
 mod watch;
 mod which;
-mod workflow;
+pub mod workflow;
 
 use std::ffi::OsString;
 use std::io::Write;

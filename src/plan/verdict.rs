@@ -391,4 +391,18 @@ mod tests {
             [124, 126, 127, 130, 137, 143, 255]
         );
     }
+
+    #[test]
+    fn declared_codes_are_read_and_0_is_none_of_them() {
+        // EXE-6
+        assert!(NotExecuted::default().is_empty());
+        let declared = NotExecuted::parse("6, 11").unwrap();
+        assert!(declared.has(6) && declared.has(11) && !declared.has(7) && !declared.is_empty());
+        let nonzero = NotExecuted::parse("nonzero").unwrap();
+        assert!(nonzero.has(1) && nonzero.has(123) && !nonzero.has(0) && !nonzero.has(124));
+        assert!(NotExecuted::parse("0").unwrap_err().contains("means that it happened"));
+        for bad in ["", "256", "-1", "x", "6,,7"] {
+            assert!(NotExecuted::parse(bad).unwrap_err().contains("is no exit code"), "{bad:?}");
+        }
+    }
 }

@@ -70,6 +70,10 @@ pub struct Held {
     pub bytes: u64,
     /// Its log, in bytes, where it can be told.
     pub log: Option<u64>,
+    /// Whether that is the whole server's, which keeps as much of it as it is set to.
+    pub log_is_shared: bool,
+    /// Transactions of ours that have been open for longer than any takes.
+    pub stale_transactions: u64,
     /// Connections of this role to it, where there are such.
     pub connections: Option<u64>,
 }

@@ -262,12 +262,19 @@ impl Scratch for PostgresScratch {
         );
         let connections = "SELECT count(*) FROM pg_catalog.pg_stat_activity \
                            WHERE datname = current_database() AND usename = current_user";
+        // Many times what the longest of ours takes: it holds back what may be cleaned up.
+        let stale = "SELECT count(*) FROM pg_catalog.pg_stat_activity \
+                     WHERE datname = current_database() AND usename = current_user \
+                       AND application_name LIKE 'ctrlrun%' \
+                       AND xact_start < clock_timestamp() - interval '20 seconds'";
         Ok(Held {
             effects: rows("effects")?,
             history: rows("history")?,
             outputs: rows("output")?,
             bytes: count(&size)?,
-            // The server's, for all of its databases; not every role may look.
+            stale_transactions: count(stale)?,
+            log_is_shared: true,
+            // For all of its databases; not every role may look.
             log: count("SELECT sum(size)::bigint FROM pg_ls_waldir()").ok(),
             connections: Some(count(connections)?),
         })

@@ -202,6 +202,8 @@ impl Scratch for SqliteScratch {
             outputs: count(outputs),
             bytes: size(""),
             log: Some(size("-wal")),
+            log_is_shared: false,
+            stale_transactions: 0,
             connections: None,
         })
     }

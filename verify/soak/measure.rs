@@ -45,6 +45,8 @@ impl Measure {
             "long_run_memory_bytes": self.long_memory,
             "long_run_descriptors": self.long_descriptors,
             "log_bytes": self.held.log,
+            "log_is_shared": self.held.log_is_shared,
+            "stale_transactions": self.held.stale_transactions,
             "store_bytes": self.held.bytes,
             "connections": self.held.connections,
             "effects": self.held.effects,
@@ -77,6 +79,14 @@ impl Bound {
     }
 }
 
+/// Of these there must be none, from the beginning.
+const NONE: [&str; 4] = [
+    "outcomes in the spool",
+    "records that are not due",
+    "stored outputs",
+    "transactions left open",
+];
+
 /// The fewest measurements that tell whether something grows.
 pub const MEASURES_MIN: usize = 6;
 
@@ -90,7 +100,9 @@ pub fn bounds(measures: &[Measure]) -> Vec<Bound> {
     let bound = |name, allowance: u64, of: &dyn Fn(&Measure) -> u64| {
         let early = measures.iter().take(third).map(of).max().unwrap_or(0);
         let late = measures.iter().rev().take(third).map(of).max().unwrap_or(0);
-        Bound { name, early, late, limit: early + early / 4 + allowance }
+        // Of what is counted, one more is one too many; what is a size has pages and buffers.
+        let quarter = if allowance == 0 { 0 } else { early / 4 };
+        Bound { name, early, late, limit: early + quarter + allowance }
     };
     let mut all = vec![
         bound("memory", 4 * MIB, &|it| it.memory),
@@ -107,15 +119,12 @@ pub fn bounds(measures: &[Measure]) -> Vec<Bound> {
             it.held.outputs.saturating_sub(it.rows_due + it.rows_loose)
         }),
     ];
-    if measures.iter().any(|it| it.held.log.is_some()) {
+    all.push(bound("transactions left open", 0, &|it| it.held.stale_transactions));
+    if measures.iter().any(|it| it.held.log.is_some() && !it.held.log_is_shared) {
         all.push(bound("log", 4 * MIB, &|it| it.held.log.unwrap_or(0)));
     }
-    // These have no beginning that could excuse them.
-    for bound in &mut all {
-        if ["outcomes in the spool", "records that are not due"].contains(&bound.name) {
-            bound.early = 0;
-            bound.limit = 0;
-        }
+    for bound in all.iter_mut().filter(|bound| NONE.contains(&bound.name)) {
+        bound.limit = 0;
     }
     all
 }
@@ -168,6 +177,10 @@ mod tests {
         assert_eq!(broken(&series(descriptors)), ["descriptors"]);
         let log = |at| Measure { held: Held { log: Some(at * MIB), ..flat.held }, ..flat };
         assert_eq!(broken(&series(log)), ["log"]);
+        let shared = |at| Measure { held: Held { log_is_shared: true, ..log(at).held }, ..flat };
+        assert_eq!(broken(&series(shared)), [""; 0], "a server keeps as much as it is set to");
+        let stale = |at| Measure { held: Held { stale_transactions: at / 8, ..flat.held }, ..flat };
+        assert_eq!(broken(&series(stale)), ["transactions left open"]);
         let spool = |_| Measure { spooled: 1, ..flat };
         assert_eq!(broken(&series(spool)), ["outcomes in the spool"]);
     }

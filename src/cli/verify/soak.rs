@@ -108,14 +108,14 @@ fn message(so_far: &Soaked) -> String {
 /// What is said of each interval.
 fn line(so_far: &Soaked, measure: &Measure) -> String {
     format!(
-        "{}: {}, {}; {}, {} descriptors, {} of log, {}",
+        "{}: {}, {}; {}, {} fds, log {}, {}",
         span(measure.at),
         count(so_far.operations, "operation"),
         message(so_far),
         size(measure.memory),
         measure.descriptors,
         measure.held.log.map_or("-".to_owned(), size),
-        count(measure.held.effects, "record"),
+        count(measure.held.effects, "row"),
     )
 }
 
@@ -156,26 +156,28 @@ fn table(soaked: &Soaked) -> Vec<String> {
     }
     let injected: u64 = soaked.injected.values().map(|(_, fell)| fell).sum();
     lines.push(format!(
-        "{}, {} of them ordinary; {} fell in {} kinds; {}, {}",
+        "{}, {} of them ordinary; {}, {}",
         count(soaked.operations, "operation"),
         number(soaked.ordinary),
-        count(injected, "injection"),
-        soaked.injected.len(),
         count(soaked.executions, "execution"),
         count(soaked.kills, "kill"),
     ));
     lines.push(format!(
-        "{} AMBIGUOUS: {} explained, {} not; {} of {} controls (injected, not written down) were found",
-        number(soaked.ambiguous),
+        "{} fell, of {} kinds; {} AMBIGUOUS of them explained, {} not",
+        count(injected, "injection"),
+        soaked.injected.len(),
         number(soaked.explained),
         soaked.unexplained.len(),
+    ));
+    lines.push(format!(
+        "{} of {} controls (injected, and not written down) were found out",
         number(soaked.controls_caught),
         number(soaked.controls),
     ));
     let last = soaked.measures.last();
     if let Some(it) = last.filter(|it| it.rows_due > 1) {
         lines.push(format!(
-            "{} stayed when all else was forgotten: nobody saw their command end, or it still runs",
+            "{} stayed when all else was forgotten: nobody saw their commands end",
             count(it.rows_due, "record"),
         ));
     }

@@ -257,3 +257,72 @@ impl Record {
         matches!(self.state, State::Ambiguous { .. }) || self.is_lapsed(now)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::key::Fingerprint;
+    use uuid::Uuid;
+
+    fn record(state: State) -> Record {
+        Record {
+            key: Key::new("k").unwrap(),
+            revision: 1,
+            write_id: WriteId(Uuid::nil()),
+            reservation_id: WriteId(Uuid::nil()),
+            state,
+            first_attempt: 1,
+            attempt: 1,
+            attempt_id: "a".to_owned(),
+            request: Request {
+                fingerprint: Fingerprint([0; 32]),
+                program: "p".to_owned(),
+                arguments: 0,
+                command: None,
+            },
+            in_doubt: false,
+            doubted: false,
+            proven_failures: 0,
+            ending: None,
+            resolution: None,
+            run_id: None,
+            created_at: Timestamp(0),
+            updated_at: Timestamp(0),
+        }
+    }
+
+    #[test]
+    fn a_decision_is_needed_of_what_is_ambiguous_or_lapsed_and_of_nothing_else() {
+        // EFF-5
+        let lease = Timestamp(10);
+        for (state, name, before, after) in [
+            (State::Reserved { lease_expires_at: lease }, "reserved", false, true),
+            (State::Executing { lease_expires_at: lease }, "executing", false, true),
+            (State::Committed { by: CommittedBy::OwnWord }, "committed", false, false),
+            (State::Failed { by: FailedBy::Person }, "failed", false, false),
+            (State::Ambiguous { cause: Cause::Exit, reaped: true }, "ambiguous", true, true),
+        ] {
+            let record = record(state);
+            assert_eq!(record.state.name(), name);
+            assert_eq!(record.is_stuck(Timestamp(9)), before, "{name}");
+            assert_eq!(record.is_stuck(Timestamp(10)), after, "{name}: its end is not of it");
+        }
+    }
+
+    #[test]
+    fn a_cause_has_the_name_that_it_is_stored_by() {
+        // EFF-2
+        for cause in [
+            Cause::Lapsed,
+            Cause::Exit,
+            Cause::Signal,
+            Cause::Timeout,
+            Cause::Contradiction,
+            Cause::LateOutcome,
+            Cause::Reopened,
+        ] {
+            let name = format!("\"{}\"", cause.name());
+            assert_eq!(serde_json::to_string(&cause).unwrap(), name);
+        }
+    }
+}

@@ -342,4 +342,12 @@ mod tests {
         assert!(!template.is_literal());
         assert!(Template::parse("{{a}}").unwrap().is_literal());
     }
+
+    #[test]
+    fn what_cannot_be_filled_names_its_placeholder() {
+        // CFG-3
+        for (template, name) in [("a:{none}", "none"), ("{empty}", "empty"), ("{space}", "space")] {
+            assert_eq!(key(template).unwrap_err().name(), name);
+        }
+    }
 }
