@@ -84,7 +84,7 @@ impl Taking<'_> {
                 Ok(())
             }
             Act::Forgets { key } => {
-                self.world.rows[key].edit().forget();
+                self.world.rows[key].edit().forget(self.bounds.by_hand);
                 let rest = self.world.rest.edit();
                 rest.forgets -= 1;
                 rest.freed[key] = true;

@@ -61,7 +61,12 @@ fn evidence(events: &[Event], ran: &[u64]) -> Evidence {
     let mut attempt = 0;
     let mut record = None;
     let mut history = Vec::new();
-    for (event, revision) in events.iter().zip(1..) {
+    // Above all that an earlier life of the key had (OPS-5).
+    let first = match events.first() {
+        Some(Event::Reserved(event)) => event.attempt,
+        _ => 1,
+    };
+    for (event, revision) in events.iter().zip(first..) {
         if let Event::Reserved(event) = event {
             attempt = event.attempt;
         }
@@ -129,6 +134,9 @@ fn numbers_that_are_not_in_order_are_seen() {
     let mut gap = evidence(&[reserved(1), began()], &[]);
     gap.history[1].revision = 3;
     finds(&gap, "revision 3 stands where 2 should");
+    let mut below = evidence(&[reserved(3)], &[]);
+    below.history[0].revision = 1;
+    finds(&below, "revision 1 stands where 3 should");
     let mut foreign = evidence(&[reserved(1), began()], &[]);
     foreign.history[1].attempt = 2;
     finds(&foreign, "in the time of attempt 1");
