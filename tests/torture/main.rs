@@ -189,7 +189,7 @@ fn look(
             }
         };
         let mut wrong = missing(promise, &found);
-        if wrong.is_none() && outcome.images % SAMPLE == 0 {
+        if wrong.is_none() && outcome.images.is_multiple_of(SAMPLE) {
             outcome.by_binary += 1;
             wrong = by_binary(env, &store, &found);
         }
