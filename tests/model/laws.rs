@@ -152,6 +152,10 @@ pub fn happenings(taking: &mut Taking<'_>) -> Result<(), Violation> {
 
 /// An outcome is in the spool, or its holder has told it: from here on it must not be lost.
 pub fn is_known(taking: &mut Taking<'_>, key: usize, settle: &Settle) {
+    if settle.holder.attempt <= taking.world.rows[key].floor {
+        // It was forgotten meanwhile.
+        return;
+    }
     let known = Told { key, outcome: settle.outcome_id, word: settle.verdict };
     let rest = taking.world.rest.edit();
     if !rest.known.contains(&known) {

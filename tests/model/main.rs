@@ -9,12 +9,17 @@
 //! | `world` | a state, and the bounds within which a world is walked through |
 //! | `acts` | what may come about next |
 //! | `step` | what a driver would do, and what comes of it |
+//! | `delivering`, `child`, `desk` | a process begins; children and processes end; a person and a probe |
 //! | `shelf` | the store |
 //! | `laws` | what must hold |
 //! | `tally` | what must be reached, and names |
 //! | `explore` | the walk |
+//! | `worlds`, `tests` | the bounds of each world, and what is said of it |
 #![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails"))]
 mod acts;
+mod child;
+mod delivering;
+mod desk;
 mod explore;
 mod laws;
 mod shelf;

@@ -70,10 +70,14 @@ impl Rows {
         End::Landed
     }
 
-    /// The key is forgotten, and no number of it comes round again (OPS-5).
-    pub fn forget(&mut self) {
-        let revision = self.record.as_ref().map_or(0, |record| record.revision);
-        *self = Self { floor: self.floor.max(revision), ..Self::default() };
+    /// The key is forgotten, and no number of it comes round again (OPS-5). `by_hand`: only its
+    /// attempts' numbers do not.
+    pub fn forget(&mut self, by_hand: bool) {
+        let last = self
+            .record
+            .as_ref()
+            .map_or(0, |record| if by_hand { record.attempt } else { record.revision });
+        *self = Self { floor: self.floor.max(last), ..Self::default() };
     }
 }
 

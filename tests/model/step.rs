@@ -3,19 +3,16 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use ctrlrun::plan::attempt::{Attempt, Came, Do, Report};
-use ctrlrun::plan::effect::{Command, Probe, ProbeAnswer, Resolve, Verdict};
-use ctrlrun::plan::expect::StreamState;
-use ctrlrun::plan::protocol::{Append, Captured, Done, End, Handle, Input, Step};
-use ctrlrun::plan::retry::Budget;
-use ctrlrun::plan::verdict::{ChildEnd, Exit, Left, NotExecuted, Said, Statement, verdict};
+use ctrlrun::plan::effect::Verdict;
+use ctrlrun::plan::protocol::{Append, Done, End, Input, Step};
 
 use crate::acts::{Act, Whose};
 use crate::laws;
 use crate::shelf::{self, How, Rows};
 use crate::tally;
 use crate::world::{
-    Asked, Bounds, Child, DECLARED, Delivering, Fate, Opened, PATIENCE, Part, Process, Running,
-    Word, Work, World, Writing, key, order, run_name, write_id,
+    Asked, Bounds, Child, Fate, Opened, Part, Running, Work, World, Writing, key, order, run_name,
+    write_id,
 };
 
 /// What was reached, and how often.
@@ -84,7 +81,7 @@ impl Taking<'_> {
                 Ok(())
             }
             Act::Forgets { key } => {
-                self.world.rows[key].edit().forget();
+                self.world.rows[key].edit().forget(self.bounds.by_hand);
                 let rest = self.world.rest.edit();
                 rest.forgets -= 1;
                 rest.freed[key] = true;
@@ -95,49 +92,7 @@ impl Taking<'_> {
         }
     }
 
-    fn begins(&mut self, process: usize, key_at: usize, asked: Asked) -> Result<(), Violation> {
-        let host = self.host(process);
-        let mine = |(at, outcome): &(usize, ctrlrun::plan::attempt::Undelivered)| {
-            (*at == host).then(|| outcome.clone())
-        };
-        let mut waiting: Vec<_> = self.world.rest.spool.iter().filter_map(mine).collect();
-        waiting.reverse();
-        let it = self.world.processes[process].edit();
-        it.runs += 1;
-        it.drawn = 0;
-        it.memory = Default::default();
-        let opened = Opened { floor: self.world.rows[key_at].floor, now: self.world.now() };
-        self.deliver_next(process, key_at, waiting, asked, opened)
-    }
-
-    /// Commands that write deliver what is in the spool first (EXE-25).
-    fn deliver_next(
-        &mut self,
-        process: usize,
-        run_key: usize,
-        mut left: Vec<ctrlrun::plan::attempt::Undelivered>,
-        asked: Asked,
-        opened: Opened,
-    ) -> Result<(), Violation> {
-        let at = self.world.moment();
-        let Some(outcome) = left.pop() else {
-            return self.runs(process, run_key, asked, opened);
-        };
-        let budget = Budget::new(1_000, at.plus(PATIENCE), PATIENCE);
-        let command = Command::Settle(outcome.settle.clone());
-        let handle = Handle::new(outcome.key.clone(), command, StreamState::Any, budget)
-            .with_outputs(outcome.outputs.clone());
-        let about = usize::from(outcome.key != key(0));
-        let it = self.world.processes[process].edit();
-        let name = run_name(process, it.runs);
-        let write = Writing::new(about, handle, name, it.drawn, at);
-        let key = run_key;
-        it.work =
-            Work::Delivering(Box::new(Delivering { write, outcome, left, asked, key, opened }));
-        Ok(())
-    }
-
-    fn runs(
+    pub fn runs(
         &mut self,
         process: usize,
         key: usize,
@@ -171,7 +126,7 @@ impl Taking<'_> {
     }
 
     /// Takes a process's work out, to be put back changed.
-    fn take_out(&mut self, process: usize) -> Work {
+    pub fn take_out(&mut self, process: usize) -> Work {
         std::mem::take(&mut self.world.processes[process].edit().work)
     }
 
@@ -216,7 +171,7 @@ impl Taking<'_> {
     }
 
     /// Steps a process's machine, and does at once what is done without the world.
-    fn stepped(
+    pub fn stepped(
         &mut self,
         process: usize,
         mut it: Box<Running>,
@@ -311,20 +266,8 @@ impl Taking<'_> {
         }
     }
 
-    fn of_desk(&mut self, how: How) -> Result<(), Violation> {
-        let Some(mut writing) = self.world.desk.edit().take() else {
-            return Err("the model: nobody is at the desk".to_owned());
-        };
-        let done = self.write(None, &mut writing, how)?;
-        match done {
-            None => *self.world.desk.edit() = Some(writing),
-            Some(done) => laws::told(self, &writing, &done)?,
-        }
-        Ok(())
-    }
-
     /// One exchange of a write of somebody's; its end, if that was the last.
-    fn write(
+    pub fn write(
         &mut self,
         process: Option<usize>,
         writing: &mut Writing,
@@ -433,38 +376,6 @@ impl Taking<'_> {
         self.changed(key_at, &before, rows)
     }
 
-    fn delivered(&mut self, process: usize, it: Delivering, done: &Done) -> Result<(), Violation> {
-        laws::told(self, &it.write, done)?;
-        let Delivering { outcome, left, asked, key: run_key, opened, .. } = it;
-        let gone = tally::delivery(&outcome, done);
-        self.saw(gone.name());
-        if gone == tally::Gone::Forgotten {
-            // By this word nothing had happened, and there is nothing that it could be told of.
-            let rest = self.world.rest.edit();
-            rest.known.retain(|known| known.outcome != outcome.settle.outcome_id);
-        }
-        if gone.may_discard() {
-            self.unspool(process, outcome.settle.outcome_id);
-            return self.deliver_next(process, run_key, left, asked, opened);
-        }
-        if outcome.key == key(run_key) {
-            // It stops its own key (69).
-            self.saw("a run that an undelivered outcome stops");
-            return Ok(());
-        }
-        self.deliver_next(process, run_key, left, asked, opened)
-    }
-
-    fn unspool(&mut self, process: usize, outcome: ctrlrun::plan::effect::OutcomeId) {
-        let host = self.host(process);
-        let spool = &mut self.world.rest.edit().spool;
-        spool.retain(|(at, kept)| *at != host || kept.settle.outcome_id != outcome);
-    }
-
-    fn host(&self, process: usize) -> usize {
-        if self.bounds.one_host { 0 } else { process }
-    }
-
     fn goes_on(&mut self, process: usize) -> Result<(), Violation> {
         let Work::Running(mut it) = self.take_out(process) else {
             return Err("the model: nothing runs".to_owned());
@@ -519,42 +430,6 @@ impl Taking<'_> {
         self.stepped(process, it, came)
     }
 
-    fn child_ends(&mut self, process: usize, word: Word) -> Result<(), Violation> {
-        let Work::Running(mut it) = self.take_out(process) else {
-            return Err("the model: nothing runs".to_owned());
-        };
-        let (end, fate) = child_end(word, it.ended);
-        it.word = Some(verdict(&end, &NotExecuted::parse("6").unwrap_or_default()).0);
-        if let Some(child) = it.child {
-            self.world.rest.edit().children[child].fate = fate;
-        }
-        laws::happenings(self)?;
-        let captured = Captured { whole: true, ..Captured::default() };
-        let came = Came::Ended { end, stdout: Some(captured.clone()), stderr: Some(captured) };
-        self.stepped(process, it, came)
-    }
-
-    fn crashes(&mut self, process: usize) -> Result<(), Violation> {
-        let child = match self.take_out(process) {
-            Work::Running(it) => it.child.filter(|_| it.word.is_none()),
-            Work::Idle | Work::Delivering(_) => None,
-        };
-        let rest = self.world.rest.edit();
-        rest.crashes -= 1;
-        if let Some(child) = child {
-            let fate = &mut rest.children[child].fate;
-            *fate = if *fate == Fate::Barred { Fate::Over } else { Fate::Stray };
-        }
-        self.gone(process);
-        Ok(())
-    }
-
-    /// Nothing is left of a process but its number of runs.
-    fn gone(&mut self, process: usize) {
-        let it = self.world.processes[process].edit();
-        *it = Process { runs: it.runs, failed_at: it.failed_at, ..Process::default() };
-    }
-
     fn over(&mut self, process: usize, it: &Running, report: &Report) -> Result<(), Violation> {
         self.gone(process);
         self.world.processes[process].edit().failed_at = None;
@@ -567,61 +442,6 @@ impl Taking<'_> {
         }
         Ok(())
     }
-
-    fn decides(
-        &mut self,
-        key: usize,
-        decision: Option<ProbeAnswer>,
-        stale: bool,
-    ) -> Result<(), Violation> {
-        let revision = self.world.rows[key].record.as_ref().map_or(0, |record| record.revision);
-        let looked_at = revision.saturating_sub(u64::from(stale));
-        let (by, reason) = (String::new(), String::new());
-        self.world.rest.edit().decisions -= 1;
-        let command = match decision {
-            Some(decision) => Command::Resolve(Resolve { decision, by, reason, looked_at }),
-            None => Command::Reopen { by, reason, looked_at },
-        };
-        self.at_desk(key, command);
-        Ok(())
-    }
-
-    /// A probe sees what is so: it says "not executed" where nothing has come about so far.
-    fn probes(&mut self, key: usize, last_word: bool) -> Result<(), Violation> {
-        let Some(looked_at) = self.world.rows[key].record.as_ref().map(|record| record.revision)
-        else {
-            return Err("the model: there is nothing to probe".to_owned());
-        };
-        let rest = self.world.rest.edit();
-        rest.probes -= 1;
-        let children = rest.children.iter_mut().filter(|child| child.key == key);
-        let mut answer = ProbeAnswer::NotExecuted;
-        for child in children {
-            child.fate = match child.fate {
-                Fate::Happened => {
-                    answer = ProbeAnswer::Committed;
-                    Fate::Happened
-                }
-                Fate::Runs if last_word => Fate::Barred,
-                Fate::Stray if last_word => Fate::Over,
-                fate => fate,
-            };
-        }
-        let by = "reconcile:p".to_owned();
-        let probe = Probe { answer, by, reconcile_final: last_word, looked_at };
-        self.at_desk(key, Command::Probed(probe));
-        Ok(())
-    }
-
-    fn at_desk(&mut self, key_at: usize, command: Command) {
-        let at = self.world.moment();
-        let budget = Budget::new(1_000, at.plus(PATIENCE), PATIENCE);
-        let handle = Handle::new(key(key_at), command, StreamState::Any, budget);
-        let rest = &self.world.rest;
-        let name = 0xd000 | u32::from(rest.decisions) << 4 | u32::from(rest.probes);
-        let writing = Writing::new(key_at, handle, name, 0, at);
-        *self.world.desk.edit() = Some(writing);
-    }
 }
 
 /// What is remembered of a write between its exchanges.
@@ -629,46 +449,4 @@ struct Track {
     last: Option<Box<Append>>,
     tries: u8,
     doubt: bool,
-}
-
-/// What is seen of a child's end, and what is so.
-fn child_end(word: Word, told_to_end: bool) -> (ChildEnd, Fate) {
-    let mut end = ChildEnd {
-        exit: Exit::Code(1),
-        timed_out: false,
-        ended_by_holder: told_to_end,
-        left: Left::Nothing,
-        said: Said::nothing(),
-    };
-    let fate = match word {
-        Word::Committed => {
-            end.exit = Exit::Code(0);
-            end.said.statement = Statement::Committed;
-            Fate::Happened
-        }
-        Word::Failed => {
-            end.exit = Exit::Code(DECLARED);
-            Fate::Over
-        }
-        Word::DoubtDid => Fate::Happened,
-        Word::DoubtDidNot => Fate::Over,
-        Word::DoubtLeft => {
-            end.left = Left::Running(vec![7]);
-            Fate::Stray
-        }
-        Word::Signal => {
-            end.exit = Exit::Signal(11);
-            Fate::Over
-        }
-        Word::TimedOut => {
-            end.timed_out = true;
-            Fate::Stray
-        }
-        Word::Contradiction => {
-            end.exit = Exit::Code(DECLARED);
-            end.said.statement = Statement::Committed;
-            Fate::Happened
-        }
-    };
-    (end, fate)
 }

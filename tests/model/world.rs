@@ -44,6 +44,8 @@ pub struct Bounds {
     pub decisions: u8,
     pub probes: u8,
     pub forgets: u8,
+    /// Keys are forgotten by hand, and their revisions come round again.
+    pub by_hand: bool,
     /// How an exchange may go, besides well.
     pub hows: &'static [crate::shelf::How],
     pub asks: &'static [Asked],
