@@ -67,6 +67,13 @@ impl Taking<'_> {
         Ok(())
     }
 
+    /// Somebody looks, as a contender does, and waits for nothing.
+    pub fn contends(&mut self, key: usize) -> Result<(), Violation> {
+        self.world.rest.edit().decisions -= 1;
+        self.at_desk(key, Command::Contend);
+        Ok(())
+    }
+
     pub fn at_desk(&mut self, key_at: usize, command: Command) {
         let at = self.world.moment();
         let budget = Budget::new(1_000, at.plus(PATIENCE), PATIENCE);

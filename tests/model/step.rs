@@ -75,11 +75,7 @@ impl Taking<'_> {
             }
             Act::Decides { key, decision, stale } => self.decides(key, decision, stale),
             Act::Probes { key, last_word } => self.probes(key, last_word),
-            Act::Contends { key } => {
-                self.world.rest.edit().decisions -= 1;
-                self.at_desk(key, Command::Contend);
-                Ok(())
-            }
+            Act::Contends { key } => self.contends(key),
             Act::Forgets { key } => {
                 self.world.rows[key].edit().forget(self.bounds.by_hand);
                 let rest = self.world.rest.edit();
