@@ -143,6 +143,7 @@ fn alone_it_prints_short_help_and_what_is_stuck() {
 
       run          Run one command as an effect: once, whatever happens in between
       batch        Run many commands, each as an effect of its own: once, whatever happens in between
+      workflow     Run many effects as one: a graph of steps that any number of hosts may drive
       outcome      Inside a command: say whether the effect happened
       effects      List effects, and what became of them [alias: ls]
       show         Show one effect: where it ran, why it stands so, what to do next

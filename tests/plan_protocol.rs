@@ -397,7 +397,7 @@ fn what_was_written_more_than_a_second_ago_is_loaded_again() {
 
 #[test]
 fn a_key_is_guessed_to_be_new_only_where_that_could_be_what_is_expected() {
-    // CMT-18
+    // CMT-16
     let guessing = |expect| {
         let mut machine = Machine::held_to(reserving(), expect);
         let known = Known::absent(41, NOW, Moment(0), Moment(0));

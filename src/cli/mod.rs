@@ -164,6 +164,7 @@ impl Global {
 enum Command {
     Run(Box<run::RunArgs>),
     Batch(Box<batch::BatchArgs>),
+    Workflow(workflow::WorkflowArgs),
     Outcome(outcome::OutcomeArgs),
     #[command(visible_alias = "ls")]
     Effects(effects::EffectsArgs),
@@ -174,7 +175,6 @@ enum Command {
     Resolve(resolve::ResolveArgs),
     Reconcile(reconcile::ReconcileArgs),
     Init(init::InitArgs),
-    Workflow(workflow::WorkflowArgs),
     Verify(verify::VerifyArgs),
     Doctor(doctor::DoctorArgs),
     Prune(prune::PruneArgs),

@@ -33,7 +33,7 @@ fn every_guarantee_holds_on_postgres_and_the_users_schema_is_left_alone() {
     let out = verify(&env, &url, &["--json", "--processes", "4", "--rounds", "4"]);
     let report: Value = serde_json::from_str(&out.stdout).unwrap();
     assert_eq!(out.code, Some(0), "{report:#}\n{}", out.stderr);
-    assert_eq!((&report["store"], &report["passed"]), (&"postgres".into(), &17.into()));
+    assert_eq!((&report["store"], &report["passed"]), (&"postgres".into(), &19.into()));
     assert_eq!(schemas(&server), ["ctrlrun"]);
     assert_eq!(server.sql(writes), before);
     assert_eq!(std::fs::read_dir(env.path("tmp")).unwrap().count(), 0);

@@ -90,9 +90,9 @@ const NONE: [&str; 4] = [
 /// The fewest measurements that tell whether something grows.
 pub const MEASURES_MIN: usize = 6;
 
-/// Holds a run's measurements to their bounds: what the last third has at most may be a quarter more
-/// than what the first third had at most, and a fixed allowance, which is what a page or a buffer
-/// makes of chance. What leaks a little with each operation passes it within some thousand.
+/// Holds a run's measurements to their bounds: what the last third has at most may be a fixed allowance
+/// more than what the first third had at most, which is what pages and buffers make of chance. What
+/// leaks a little with each operation passes it within some thousand.
 #[must_use]
 pub fn bounds(measures: &[Measure]) -> Vec<Bound> {
     const MIB: u64 = 1 << 20;
@@ -101,8 +101,7 @@ pub fn bounds(measures: &[Measure]) -> Vec<Bound> {
         let early = measures.iter().take(third).map(of).max().unwrap_or(0);
         let late = measures.iter().rev().take(third).map(of).max().unwrap_or(0);
         // Of what is counted, one more is one too many; what is a size has pages and buffers.
-        let quarter = if allowance == 0 { 0 } else { early / 4 };
-        Bound { name, early, late, limit: early + quarter + allowance }
+        Bound { name, early, late, limit: early + allowance }
     };
     let mut all = vec![
         bound("memory", 4 * MIB, &|it| it.memory),
