@@ -6,6 +6,8 @@ pub fn show<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     let sick = lab.bench.scratch().sick().map_err(Halt::Broke)?;
     let mut shown = Vec::new();
     for store in sick {
+        // Until the end of this round.
+        let _held = store.holds.map(|hold| hold()).transpose().map_err(Halt::Broke)?;
         let key = lab.key(&store.what.replace(' ', "-"))?;
         // Out of time is a right end for some; the others are to be asked, however busy the server is.
         let within = if store.exits.contains(&69) { "500ms" } else { "10s" };

@@ -48,7 +48,7 @@ fn every_guarantee_holds_through_a_pooler_in_transaction_mode() {
         let env = TestEnv::new();
         let url = pooler.url("postgres");
         let out = verify(&env, &url, &["--json", "--processes", "2", "--rounds", "2"]);
-        let report: Value = serde_json::from_str(&out.stdout).unwrap();
+        let report: Value = serde_json::from_str(&out.stdout).unwrap_or_default();
         assert_eq!(out.code, Some(0), "pool {pool}: {report:#}\n{}\n{}", out.stderr, pooler.log());
     }
 }

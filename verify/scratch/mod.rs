@@ -90,10 +90,13 @@ pub struct Sick {
     pub file_limit: Option<u32>,
     /// The exit codes that are right.
     pub exits: &'static [i32],
-    /// Whatever has to be kept for it to stay so.
-    #[expect(dead_code, reason = "it acts by being there")]
-    pub kept: Option<Box<dyn Send>>,
+    /// Makes it so, for as long as what it gives is kept: no longer than needed, since through a pooler
+    /// it may have the only connection that there is.
+    pub holds: Option<Holds>,
 }
+
+/// See [`Sick::holds`].
+pub type Holds = Box<dyn FnOnce() -> Result<Box<dyn Send>, String>>;
 
 /// A store that was made, and what was found on the way.
 pub struct Made {

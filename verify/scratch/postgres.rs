@@ -221,7 +221,7 @@ impl Scratch for PostgresScratch {
             rig: "",
             file_limit: None,
             exits,
-            kept: None,
+            holds: None,
         };
         let text = |error: LinkError| error.to_string();
         // Port 1 of this host: nobody listens there.
@@ -235,10 +235,14 @@ impl Scratch for PostgresScratch {
         all.push(sick("newer schema", newer, &[78]));
 
         let locked = self.another("locked")?;
-        let holder = self.link()?;
-        let lock = format!("BEGIN; LOCK TABLE {}_locked.effects", self.schema);
-        holder.batch(&lock, WITHIN).map_err(text)?;
-        all.push(Sick { kept: Some(Box::new(holder)), ..sick("locked", locked, &[69]) });
+        let (info, schema) = (self.info.clone(), self.schema.clone());
+        let lock = move || {
+            let holder = linked(&info)?;
+            let lock = format!("BEGIN; LOCK TABLE {schema}_locked.effects");
+            holder.batch(&lock, WITHIN).map_err(text)?;
+            Ok(Box::new(holder) as Box<dyn Send>)
+        };
+        all.push(Sick { holds: Some(Box::new(lock)), ..sick("locked", locked, &[69]) });
 
         let own = with_schema(&self.url, &self.schema);
         let rigged = |what, rig, url: &str| Sick { rig, ..sick(what, url.to_owned(), &[69]) };

@@ -135,7 +135,7 @@ impl Scratch for SqliteScratch {
             rig: "",
             file_limit: None,
             exits,
-            kept: None,
+            holds: None,
         };
         let text = |error: io::Error| error.to_string();
         let mut all = vec![sick("missing", self.directory.path().join("missing.db"), &[78])];
@@ -152,8 +152,11 @@ impl Scratch for SqliteScratch {
 
         let locked = self.another("locked.db")?;
         let holder = connect(&locked)?;
-        holder.execute_batch("BEGIN IMMEDIATE").map_err(|error| error.to_string())?;
-        all.push(Sick { kept: Some(Box::new(holder)), ..sick("locked", locked, &[69]) });
+        let lock = move || {
+            holder.execute_batch("BEGIN IMMEDIATE").map_err(|error| error.to_string())?;
+            Ok(Box::new(holder) as Box<dyn Send>)
+        };
+        all.push(Sick { holds: Some(Box::new(lock)), ..sick("locked", locked, &[69]) });
 
         let full = self.another("full.db")?;
         let reader = connect(&full)?;
@@ -165,7 +168,7 @@ impl Scratch for SqliteScratch {
             )
             .map_err(|error| error.to_string())?;
         all.push(Sick {
-            kept: Some(Box::new(reader)),
+            holds: Some(Box::new(|| Ok(Box::new(reader)))),
             file_limit: Some(64),
             ..sick("full disk", full, &[69])
         });
