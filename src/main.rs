@@ -7,6 +7,9 @@
 
 mod cli;
 mod config;
+#[cfg(test)]
+#[path = "../fuzz/mutated.rs"]
+mod mutated;
 #[path = "../verify/mod.rs"]
 mod verify;
 

@@ -155,6 +155,10 @@ impl Store for Gate {
         self.inner.stats(within)
     }
 
+    fn runs(&self) -> &dyn ctrlrun::store::Runs {
+        self.inner.runs()
+    }
+
     fn identity(&self) -> &Identity {
         self.inner.identity()
     }

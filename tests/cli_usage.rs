@@ -143,6 +143,7 @@ fn alone_it_prints_short_help_and_what_is_stuck() {
 
       run          Run one command as an effect: once, whatever happens in between
       batch        Run many commands, each as an effect of its own: once, whatever happens in between
+      workflow     Run many effects as one: a graph of steps that any number of hosts may drive
       outcome      Inside a command: say whether the effect happened
       effects      List effects, and what became of them [alias: ls]
       show         Show one effect: where it ran, why it stands so, what to do next
@@ -260,19 +261,19 @@ fn init_makes_a_store_once() {
     insta::assert_snapshot!(env.run(["init", "--store", "s.db", "-q"]).all(&env), @r"
     exit 0
     --- stderr
-    ctrlrun: made [ROOT]/here/s.db (schema version 1)
+    ctrlrun: made [ROOT]/here/s.db (schema version 2)
     ");
     let before = std::fs::read(env.path("here/s.db")).unwrap();
     insta::assert_snapshot!(env.run(["init", "--store", "s.db", "-q"]).all(&env), @r"
     exit 0
     --- stderr
-    ctrlrun: [ROOT]/here/s.db is there already (schema version 1)
+    ctrlrun: [ROOT]/here/s.db is there already (schema version 2)
     ");
     let out = env.run(["init", "--store", "s.db", "--json", "-q"]);
     insta::assert_snapshot!(out.all(&env), @r#"
     exit 0
     --- stdout
-    {"made":false,"schema_version":1,"store":"[ROOT]/here/s.db"}
+    {"made":false,"schema_version":2,"store":"[ROOT]/here/s.db"}
     "#);
     assert_eq!(std::fs::read(env.path("here/s.db")).unwrap(), before);
     let mode = std::fs::metadata(env.path("here/s.db")).unwrap().permissions().mode();

@@ -6,12 +6,13 @@ use common::pgbouncer::PgBouncer;
 use common::pgstore::store_at;
 use common::postgres::{binaries, server, server_with};
 use ctrlrun::store::Store;
-use ctrlrun::store::conformance::suite;
+use ctrlrun::store::conformance::{runs, suite};
 use ctrlrun::store::faulty::Faulty;
 
 fn conforms(store: &dyn Store) {
     let wrong: Vec<String> = suite()
         .into_iter()
+        .chain(runs::suite())
         .filter_map(|(name, check)| check(store).err().map(|why| format!("{name}: {why}")))
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

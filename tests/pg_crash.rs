@@ -4,6 +4,7 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -13,6 +14,8 @@ use common::pgstore::{MARK, Stage, let_pass, store_at, wait_until};
 use common::postgres::{LONG, Options, link, server_with};
 use common::{Output, TestEnv, finish};
 use ctrlrun::store::postgres::faultproxy::{Act, When, Which};
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 /// The three commits of a run: its number, the state that it writes.
@@ -99,18 +102,28 @@ struct Made {
     out: Output,
 }
 
+/// The effect whose holder is stopped while the server is away for longer than its lease.
+const HELD: &str = "held";
+
 /// Marks that an attempt started; every fourth effect fails at its first attempt, provably; then the
 /// effect comes about.
 const WORK: &str = r#"echo "$CTRLRUN_ATTEMPT" >>"started-$CTRLRUN_KEY"
+[ "$CTRLRUN_KEY" != held ] || until [ -e go ]; do sleep 0.02; done
 [ "$CTRLRUN_ATTEMPT" != 1 ] || case $CTRLRUN_KEY in *[048]) exit 3 ;; esac
 sleep "0.0$((CTRLRUN_ATTEMPT % 5))"
 echo "$CTRLRUN_ATTEMPT" >>"done-$CTRLRUN_KEY""#;
 
-fn worked(env: &TestEnv, url: &str, key: &str) -> Output {
+fn work(env: &TestEnv, url: &str, key: &str) -> Command {
     let mut words = vec!["run", "--key", key, "--not-executed", "3"];
     words.extend(FLAGS);
     words.extend(["--", "sh", "-c", WORK]);
-    finish(env.command(words).env("CTRLRUN_STORE", url))
+    let mut command = env.command(words);
+    command.env("CTRLRUN_STORE", url);
+    command
+}
+
+fn worked(env: &TestEnv, url: &str, key: &str) -> Output {
+    finish(&mut work(env, url, key))
 }
 
 fn lines(env: &TestEnv, name: &str) -> Vec<String> {
@@ -125,7 +138,7 @@ fn show(env: &TestEnv, url: &str, words: &[&str]) -> Vec<Value> {
 
 #[test]
 fn t158_a_server_that_is_killed_again_and_again_under_load_loses_and_repeats_nothing() {
-    // T158; CMT-1, EXE-24, EXE-25
+    // T158; CMT-1, EXE-24, EXE-25, PRF-7
     let settings = vec!["max_connections=60".to_owned()];
     let Some(mut server) = server_with(&Options { settings, ..Options::default() }) else { return };
     let url = server.url("postgres");
@@ -170,13 +183,35 @@ fn t158_a_server_that_is_killed_again_and_again_under_load_loses_and_repeats_not
             let before = total.load(Ordering::SeqCst);
             wait_until("some runs have ended", || total.load(Ordering::SeqCst) > before + 24);
             let_pass(random.below(200));
+            // Once for longer than a lease lasts; and one holder sleeps through all of it.
+            let long = kill == KILLS / 2;
+            let held = long.then(|| {
+                let from = Instant::now();
+                let mut holder = work(&env, &url, HELD);
+                let holder = holder.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+                wait_until("it runs", || !lines(&env, &format!("started-{HELD}")).is_empty());
+                let pid = Pid::from_raw(holder.id().try_into().unwrap());
+                signal::kill(pid, Signal::SIGSTOP).unwrap();
+                (holder, pid, from)
+            });
             let from = Instant::now();
             server.kill9();
-            // Once for longer than a lease lasts.
-            let for_long = if kill == KILLS / 2 { 5_000 } else { 0 };
-            let_pass(for_long + random.below(600));
+            let_pass(if long { 5_000 } else { 0 } + random.below(600));
             server.start();
             down.push((from, Instant::now()));
+            let Some((holder, pid, from)) = held else { continue };
+            // Whoever comes first cannot know; and the holder, when it wakes, is late with what it does.
+            let other = worked(&env, &url, HELD);
+            assert_eq!(other.code, Some(76), "{other:?}");
+            fs::write(env.path("here/go"), "").unwrap();
+            signal::kill(pid, Signal::SIGCONT).unwrap();
+            let out = holder.wait_with_output().unwrap();
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let (stdout, stderr) = (text(&out.stdout), text(&out.stderr));
+            let out = Output { stdout, stderr, code: out.status.code(), signal: None };
+            assert_eq!(out.code, Some(74), "{out:?}");
+            let key = HELD.to_owned();
+            made.lock().unwrap().push(Made { key, from, to: Instant::now(), out });
         }
         over.store(true, Ordering::SeqCst);
     });
@@ -227,5 +262,8 @@ fn t158_a_server_that_is_killed_again_and_again_under_load_loses_and_repeats_not
         assert!(done_now.len() == done.len() || free && done_now.len() <= 1, "{key}: {state}");
     }
     println!("{} runs, {} effects, {KILLS} kills: {counts:?}", made.len(), runs.len());
+    // Nobody can know of the one whose holder slept; the fault that explains it was injected.
+    assert!(counts.get("ambiguous").is_some_and(|count| *count >= 1), "{counts:?}");
+    assert_eq!(show(&env, &url, &["show", HELD])[0]["state"], "ambiguous");
     assert!(counts["committed"] > runs.len() / 2, "hardly anything came about: {counts:?}");
 }

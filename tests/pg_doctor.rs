@@ -48,7 +48,10 @@ fn a_sound_server_has_no_finding_and_passes_every_experiment() {
     let (wrong, told) = found(&env, &url, &[]);
     assert_eq!(wrong, [""; 0]);
     assert_eq!(told["why"], "from --store");
-    assert_eq!(one(&told, "schema")["found"], "version 1 in \"ctrlrun\", this ctrlrun reads 1");
+    assert_eq!(
+        one(&told, "schema")["found"],
+        "version 2 in \"ctrlrun\", this ctrlrun knows 1 to 2"
+    );
 }
 
 #[test]

@@ -1,173 +1,29 @@
 //! Two hosts and one server (T157): two network namespaces with addresses of their own, a link each
 //! to where the server is, and one of them cut off while its command runs (case 29).
-//!
-//! A namespace lives as long as the process that holds it, and its link with it: whatever ends the
-//! test, nothing is left.
 mod common;
 
 use std::fs;
-use std::io;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use common::pgstore::{store_at, wait_until};
-use common::postgres::{Options, Server, server_with};
-use common::{Output, TestEnv, finish};
+use common::hosts::{Hosts, done, ip};
+use common::pgstore::wait_until;
+use common::{Output, finish};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
-/// A host: a network namespace, and the process that holds it.
-struct Host {
-    holder: Child,
-    /// Its link, as it is named on our side.
-    link: String,
-}
-
-impl Host {
-    /// A host that reaches us at `198.19.NET.1` and is `198.19.NET.2` itself.
-    fn new(net: u8) -> io::Result<Self> {
-        let mut command = Command::new("unshare");
-        command.args(["--net", "sh", "-c", "echo; read -r never"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut holder = command.spawn()?;
-        // It is in its namespace once it speaks.
-        let spoken = io::Read::read(holder.stdout.as_mut().unwrap(), &mut [0])?;
-        let mut host = Self { holder, link: String::new() };
-        if spoken == 0 {
-            return Err(io::Error::other("unshare --net is not permitted"));
-        }
-        let pid = host.holder.id().to_string();
-        let link = format!("ctrlrun{net}");
-        let (ours, theirs) = (format!("198.19.{net}.1/24"), format!("198.19.{net}.2/24"));
-        let words = |line: String| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        done(&mut ip(&words(format!("link add {link} type veth peer name eth netns {pid}"))))?;
-        // Only now is it ours to be taken away.
-        host.link.clone_from(&link);
-        done(&mut ip(&words(format!("addr add {ours} dev {link}"))))?;
-        done(&mut ip(&words(format!("link set {link} up"))))?;
-        done(&mut host.inside(&mut ip(&words(format!("addr add {theirs} dev eth")))))?;
-        done(&mut host.inside(&mut ip(&words("link set eth up".to_owned()))))?;
-        Ok(host)
-    }
-
-    /// Two of them, at addresses that no other test has at this time, of whatever process: the names of
-    /// the links are taken by one at a time.
-    fn two() -> io::Result<([u8; 2], [Self; 2])> {
-        let mut taken = io::Error::other("no addresses");
-        for nth in 0..120 {
-            let first = u8::try_from(2 * ((std::process::id() + nth) % 120)).unwrap();
-            let nets = [first, first + 1];
-            match (Self::new(nets[0]), Self::new(nets[1])) {
-                (Ok(one), Ok(two)) => return Ok((nets, [one, two])),
-                (Err(error), _) | (_, Err(error)) if error.to_string().contains("exists") => {
-                    taken = error;
-                }
-                (Err(error), _) | (_, Err(error)) => return Err(error),
-            }
-        }
-        Err(taken)
-    }
-
-    /// The same command on this host.
-    fn inside(&self, command: &mut Command) -> Command {
-        let mut inside = Command::new("nsenter");
-        inside.arg("--net").arg(format!("--target={}", self.holder.id())).arg("--");
-        inside.arg(command.get_program()).args(command.get_args());
-        if let Some(folder) = command.get_current_dir() {
-            inside.current_dir(folder).env_clear();
-            for (name, value) in command.get_envs() {
-                inside.env(name, value.unwrap());
-            }
-        }
-        inside.stdin(Stdio::null());
-        inside
-    }
-
-    /// Its own link goes down, or comes up again.
-    fn set_link(&self, state: &str) {
-        let words = ["link", "set", "eth", state].map(str::to_owned);
-        done(&mut self.inside(&mut ip(&words))).unwrap();
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        // The namespace ends with its last process, and takes the link along.
-        drop((self.holder.kill(), self.holder.wait()));
-        if self.link.is_empty() {
-            return;
-        }
-        drop(ip(&["link", "del", &self.link].map(str::to_owned)).stderr(Stdio::null()).status());
-    }
-}
-
-fn ip(words: &[String]) -> Command {
-    let mut command = Command::new("ip");
-    command.args(words).env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin");
-    command
-}
-
-fn done(command: &mut Command) -> io::Result<()> {
-    let out = command.output()?;
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    if out.status.success() {
-        Ok(())
-    } else {
-        Err(io::Error::other(format!("{command:?}: {said}")))
-    }
-}
-
-/// Two hosts, the server, and the folder that stands for what the commands bring about.
-struct Stage {
-    server: Server,
-    hosts: [Host; 2],
-    nets: [u8; 2],
-    env: TestEnv,
-}
+/// Two hosts, and what is done on them.
+struct Stage(Hosts);
 
 impl Stage {
-    /// `None` where no namespaces can be made: then the test has shown nothing, and says so.
     fn new() -> Option<Self> {
-        let (nets, hosts) = match Host::two() {
-            Ok(two) => two,
-            Err(error) => {
-                eprintln!("INCONCLUSIVE: two hosts cannot be built here: {error}");
-                let may = Command::new("unshare").args(["--net", "true"]).status();
-                let may = may.is_ok_and(|status| status.success());
-                let ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");
-                assert!(!(ci && may), "network namespaces are permitted here: {error}");
-                return None;
-            }
-        };
-        let server = server_with(&Options {
-            listen: Some("*".to_owned()),
-            hba: [
-                "local all all trust",
-                "host all all 127.0.0.1/32 trust",
-                "host all all 198.19.0.0/16 trust",
-            ]
-            .map(str::to_owned)
-            .to_vec(),
-            ..Options::default()
-        })?;
-        drop(store_at(&server.url("postgres")));
-        Some(Self { server, hosts, nets, env: TestEnv::new() })
-    }
-
-    /// `ctrlrun` on a host, with a home of that host's own.
-    fn on(&self, host: usize, words: &[&str]) -> Command {
-        let url = format!(
-            "postgres://postgres@198.19.{}.1:{}/postgres?sslmode=disable",
-            self.nets[host], self.server.port
-        );
-        let home = self.env.path(&format!("home/{host}"));
-        fs::create_dir_all(&home).unwrap();
-        let mut command = self.env.command(words);
-        command.env("CTRLRUN_STORE", url).env("HOME", home);
-        self.hosts[host].inside(&mut command)
+        Hosts::new().map(Self)
     }
 
     fn run(&self, host: usize, key: &str, script: &str) -> Command {
         let head = ["run", "--key", key, "--lease", LEASE, "--store-timeout", "1s"];
-        self.on(host, &[&head[..], &["--", "sh", "-c", script]].concat())
+        self.0.on(host, &[&head[..], &["--", "sh", "-c", script]].concat())
     }
 
     fn start(&self, host: usize, key: &str, script: &str) -> Child {
@@ -176,17 +32,17 @@ impl Stage {
     }
 
     fn marks(&self) -> usize {
-        let marked = fs::read_to_string(self.env.path("here/marker"));
+        let marked = fs::read_to_string(self.0.env.path("here/marker"));
         marked.unwrap_or_default().lines().count()
     }
 
     fn show(&self, host: usize, key: &str) -> Value {
-        let out = finish(&mut self.on(host, &["show", key, "--json"]));
+        let out = finish(&mut self.0.on(host, &["show", key, "--json"]));
         serde_json::from_str(&out.stdout).unwrap_or(Value::Null)
     }
 
     fn types(&self, host: usize, key: &str) -> Vec<String> {
-        let out = finish(&mut self.on(host, &["history", key, "--json"]));
+        let out = finish(&mut self.0.on(host, &["history", key, "--json"]));
         let kind = |line: &str| {
             serde_json::from_str::<Value>(line).unwrap()["type"].as_str().map(str::to_owned)
         };
@@ -195,7 +51,7 @@ impl Stage {
     }
 
     fn spooled(&self, host: usize) -> usize {
-        let spool = self.env.path(&format!("home/{host}/.local/state/ctrlrun/spool"));
+        let spool = self.0.env.path(&format!("home/{host}/.local/state/ctrlrun/spool"));
         let files = fs::read_dir(spool).into_iter().flatten().flatten();
         files.filter(|file| file.path().extension().is_some_and(|is| is == "json")).count()
     }
@@ -205,7 +61,7 @@ impl Stage {
         let before = self.marks();
         let holder = self.start(0, key, HOLD);
         wait_until("it runs", || self.marks() > before);
-        self.hosts[0].set_link("down");
+        self.0.hosts[0].set_link("down");
         holder
     }
 
@@ -222,8 +78,31 @@ impl Stage {
         assert_eq!(self.show(1, key)["state"], "ambiguous");
     }
 
+    /// A script for a host: what it sends goes out, to nobody, and is lost without a word. That is a
+    /// neighbour that is not there: the kernel this runs on need not know how to drop packets.
+    fn loses_packets(&self, host: usize) -> String {
+        let there = self.0.nets[host];
+        format!(
+            "PATH=/usr/sbin:/sbin:$PATH ip neigh replace 198.19.{there}.1 \
+             lladdr 02:00:00:00:00:99 dev eth nud permanent"
+        )
+    }
+
+    /// The same from here.
+    fn lose_packets(&self, host: usize) {
+        let mut sh = Command::new("sh");
+        done(&mut self.0.hosts[host].inside(sh.args(["-c", &self.loses_packets(host)]))).unwrap();
+    }
+
+    /// What it sends arrives again.
+    fn find_packets(&self, host: usize) {
+        let there = format!("198.19.{}.1", self.0.nets[host]);
+        let words = ["neigh", "del", &there, "dev", "eth"].map(str::to_owned);
+        done(&mut self.0.hosts[host].inside(&mut ip(&words))).unwrap();
+    }
+
     fn go(&self) {
-        fs::write(self.env.path("here/go"), "").unwrap();
+        fs::write(self.0.env.path("here/go"), "").unwrap();
     }
 }
 
@@ -255,7 +134,7 @@ fn t157_one_winner_across_two_hosts_and_a_host_that_is_cut_off_is_not_overtaken(
     assert_eq!(codes.iter().filter(|code| **code == Some(0)).count(), 1, "{codes:?}");
     assert!(codes.iter().all(|code| matches!(code, Some(0 | 75))), "{codes:?}");
     assert_eq!(stage.marks(), 1);
-    fs::remove_file(stage.env.path("here/go")).unwrap();
+    fs::remove_file(stage.0.env.path("here/go")).unwrap();
 
     // The link is back before the command ends: its outcome comes late, and is kept.
     let holder = stage.cut_off("back");
@@ -263,7 +142,7 @@ fn t157_one_winner_across_two_hosts_and_a_host_that_is_cut_off_is_not_overtaken(
     let none = finish(&mut stage.run(0, "other", "echo x >>marker"));
     assert_eq!(none.code, Some(69), "{none:?}");
     assert!(none.stderr.contains("nothing was run"), "{}", none.stderr);
-    stage.hosts[0].set_link("up");
+    stage.0.hosts[0].set_link("up");
     stage.go();
     let end = ended(holder);
     assert_eq!((end.code, stage.marks()), (Some(74), 2), "{end:?}");
@@ -271,7 +150,7 @@ fn t157_one_winner_across_two_hosts_and_a_host_that_is_cut_off_is_not_overtaken(
     let late = ["reserved", "began", "ambiguated", "late_outcome"];
     assert_eq!(stage.types(1, "back"), late);
     assert_eq!((stage.show(1, "back")["state"].as_str(), stage.spooled(0)), (Some("ambiguous"), 0));
-    fs::remove_file(stage.env.path("here/go")).unwrap();
+    fs::remove_file(stage.0.env.path("here/go")).unwrap();
 
     // It is not: the outcome is spooled on that host, and delivered from there.
     let holder = stage.cut_off("gone");
@@ -281,12 +160,90 @@ fn t157_one_winner_across_two_hosts_and_a_host_that_is_cut_off_is_not_overtaken(
     assert_eq!((end.code, stage.marks()), (Some(74), 3), "{end:?}");
     assert!(end.stderr.contains("exited 0"), "{}", end.stderr);
     assert_eq!((stage.spooled(0), stage.types(1, "gone").len()), (1, 3));
-    stage.hosts[0].set_link("up");
+    stage.0.hosts[0].set_link("up");
     wait_until("the link is back", || stage.show(0, "gone")["state"] == "ambiguous");
     assert_eq!(finish(&mut stage.run(0, "other", "echo x >>marker")).code, Some(0));
     assert_eq!((stage.types(1, "gone"), stage.spooled(0)), (late.map(str::to_owned).to_vec(), 0));
     let again = finish(&mut stage.run(0, "gone", HOLD));
     assert_eq!((again.code, stage.marks()), (Some(76), 4), "{again:?}");
+}
+
+/// What a busy machine may add to a deadline.
+const SLACK: Duration = Duration::from_secs(5);
+
+#[test]
+fn case_39_packets_that_are_dropped_at_connect_and_at_reserve_run_nothing_and_hold_nobody_up() {
+    // Case 39; CMT-14, CON-7
+    let Some(stage) = Stage::new() else { return };
+    stage.lose_packets(0);
+    let from = Instant::now();
+    let end = finish(&mut stage.run(0, "connect", HOLD));
+    assert!(from.elapsed() < Duration::from_secs(1) + SLACK, "{:?}", from.elapsed());
+    assert_eq!((end.code, stage.marks()), (Some(69), 0), "{end:?}");
+    assert!(end.stderr.contains("nothing was run"), "{}", end.stderr);
+    stage.find_packets(0);
+
+    // It has opened the store and holds its connection; then nothing arrives any more.
+    let mut run = stage.run(0, "reserve", HOLD);
+    run.env("CTRLRUN_STOP_AT", "before-reserve");
+    let holder = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = Pid::from_raw(holder.id().try_into().unwrap());
+    let stopped = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('T')
+    };
+    wait_until("it has stopped", stopped);
+    stage.lose_packets(0);
+    let from = Instant::now();
+    kill(pid, Signal::SIGCONT).unwrap();
+    let end = ended(holder);
+    assert!(from.elapsed() < Duration::from_secs(1) + SLACK, "{:?}", from.elapsed());
+    assert_eq!((end.code, stage.marks()), (Some(69), 0), "{end:?}");
+    assert!(end.stderr.contains("nothing was run"), "{}", end.stderr);
+    assert_eq!(stage.types(1, "reserve"), Vec::<String>::new());
+    stage.find_packets(0);
+    stage.go();
+    let end = finish(&mut stage.run(0, "reserve", HOLD));
+    assert_eq!((end.code, stage.marks()), (Some(0), 1), "{end:?}");
+}
+
+#[test]
+fn case_39_packets_that_are_dropped_while_the_command_runs_cost_no_outcome() {
+    // Case 39, as case 29; EXE-24, EFF-17
+    let Some(stage) = Stage::new() else { return };
+    let holder = stage.start(0, "k", HOLD);
+    wait_until("it runs", || stage.marks() == 1);
+    stage.lose_packets(0);
+    stage.refused_over_there("k");
+    stage.go();
+    let from = Instant::now();
+    let end = ended(holder);
+    assert!(from.elapsed() < Duration::from_secs(6) + SLACK, "{:?}", from.elapsed());
+    assert_eq!((end.code, stage.marks(), stage.spooled(0)), (Some(74), 1, 1), "{end:?}");
+    assert!(end.stderr.contains("exited 0"), "{}", end.stderr);
+    stage.find_packets(0);
+    assert_eq!(finish(&mut stage.run(0, "other", "true")).code, Some(0));
+    let late = ["reserved", "began", "ambiguated", "late_outcome"];
+    assert_eq!((stage.types(1, "k"), stage.spooled(0)), (late.map(str::to_owned).to_vec(), 0));
+}
+
+#[test]
+fn case_39_packets_that_are_dropped_at_settle_leave_the_outcome_in_the_spool() {
+    // Case 39, as case 6; CMT-14, EXE-24: the command's last deed is to cut its own host off.
+    let Some(stage) = Stage::new() else { return };
+    let script = format!("echo x >>marker; {}", stage.loses_packets(0));
+    let from = Instant::now();
+    let end = finish(&mut stage.run(0, "k", &script));
+    // A settle may take six times as long, and here the rest of its lease is shorter.
+    assert!(from.elapsed() < Duration::from_secs(6) + SLACK, "{:?}", from.elapsed());
+    assert_eq!((end.code, stage.marks(), stage.spooled(0)), (Some(74), 1, 1), "{end:?}");
+    assert!(end.stderr.contains("exited 0"), "{}", end.stderr);
+    assert_eq!(stage.types(1, "k"), ["reserved", "began"]);
+    stage.find_packets(0);
+    // The next command that writes delivers it, and finds it done.
+    let again = finish(&mut stage.run(0, "k", &script));
+    assert_eq!((again.code, stage.marks(), stage.spooled(0)), (Some(0), 1, 0), "{again:?}");
+    assert_eq!(stage.types(1, "k"), ["reserved", "began", "committed"]);
 }
 
 #[test]
@@ -302,9 +259,9 @@ fn t53_two_batches_of_one_file_on_two_hosts_run_each_key_once() {
             format!("{line}\n")
         })
         .collect();
-    fs::write(stage.env.path("here/in.jsonl"), lines).unwrap();
+    fs::write(stage.0.env.path("here/in.jsonl"), lines).unwrap();
     let start = |host: usize| {
-        let mut command = stage.on(host, &["batch", "in.jsonl", "-j4", "--json"]);
+        let mut command = stage.0.on(host, &["batch", "in.jsonl", "-j4", "--json"]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
     let both = [start(0), start(1)].map(ended);
@@ -317,7 +274,7 @@ fn t53_two_batches_of_one_file_on_two_hosts_run_each_key_once() {
         })
         .sum();
     assert_eq!(now, 200, "{both:?}");
-    let marked = fs::read_to_string(stage.env.path("here/marker")).unwrap();
+    let marked = fs::read_to_string(stage.0.env.path("here/marker")).unwrap();
     let mut keys: Vec<&str> = marked.lines().collect();
     keys.sort_unstable();
     keys.dedup();

@@ -200,7 +200,7 @@ fn sixteen_processes_make_one_store() {
         made += usize::from(said.contains("made "));
     }
     assert_eq!(made, 1);
-    assert_eq!(server.sql("SELECT schema_version FROM ctrlrun.store"), [[Some("1".to_owned())]]);
+    assert_eq!(server.sql("SELECT schema_version FROM ctrlrun.store"), [[Some("2".to_owned())]]);
     assert_eq!(run(&env, &url, "k").code, Some(0));
 }
 

@@ -10,7 +10,7 @@ use ctrlrun::plan::expect::StreamState;
 use ctrlrun::plan::key::{Fingerprint, Key};
 use ctrlrun::plan::protocol::Done;
 use ctrlrun::store::Mode;
-use ctrlrun::store::postgres::faultproxy::{Act, Reply, What, When, Which};
+use ctrlrun::store::postgres::faultproxy::{Act, Reply, When, Which};
 use std::time::Duration;
 
 const LEVELS: [&str; 3] = ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
@@ -32,7 +32,7 @@ fn under_every_level(test: impl Fn(&Stage, &str)) {
 /// The effect's row was inserted, or updated, so many times.
 fn writes(stage: &Stage, what: &str) -> usize {
     let statements = stage.statements();
-    statements.iter().filter(|text| text.contains(what) && text.starts_with("WITH written")).count()
+    statements.iter().filter(|text| text.contains(what) && text.contains("WITH written")).count()
 }
 
 const INSERT: &str = "INSERT INTO \"ctrlrun\".effects";
@@ -459,32 +459,52 @@ fn t164_a_settle_that_landed_unseen_before_the_record_moved_on_is_no_late_outcom
 }
 
 #[test]
-fn a_begin_that_took_no_effect_does_not_let_the_write_commit_by_itself() {
-    // PGS-2: BEGIN fails, and the statement behind it is on its way already.
-    let Some(stage) = Stage::new() else { return };
-    let to = "COMMITTED READ WRITE, READ WROTE".to_owned();
-    let act = Act::Rewrite { from: "COMMITTED READ WRITE".into(), to };
-    let rule = stage.add(Which::Any, When::Begin(0), act);
-    let out = stage.run("k", &["--store-timeout", "1s"], MARK);
-    assert!(stage.proxy.acted(rule, LONG));
-    assert_eq!(stage.marks(), 0, "{out:?}");
-    assert!(writes(&stage, INSERT) >= 1, "the write was sent");
-    assert_eq!(stage.events("k").len(), 0, "it was committed by itself: {out:?}");
-    assert!(matches!(out.code, Some(69 | 70)), "{out:?}");
+fn where_begin_fails_nothing_of_the_write_runs() {
+    // PGS-2: they are one message, and it stops at its first error.
+    for instead in ["SELECT 1/0", "BEGIN; SELECT 1/0", "BEGIN; BEGIN ISOLATION LEVEL NONE"] {
+        let Some(stage) = Stage::new() else { return };
+        let from = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE".to_owned();
+        let act = Act::Rewrite { from, to: instead.to_owned() };
+        let rule = stage.add(Which::Any, When::Begin(0), act);
+        let out = stage.run("k", &["--store-timeout", "1s"], MARK);
+        assert!(stage.proxy.acted(rule, LONG));
+        assert_eq!(stage.marks(), 0, "{instead}: {out:?}");
+        assert!(writes(&stage, INSERT) >= 1, "the write was sent");
+        assert_eq!(stage.events("k").len(), 0, "{instead}: it was committed: {out:?}");
+        assert!(!stage.statements().iter().any(|text| text == "COMMIT"), "{instead}");
+        assert!(matches!(out.code, Some(69 | 70)), "{instead}: {out:?}");
+    }
 }
 
 #[test]
-fn the_write_does_not_wait_for_the_answer_of_begin_and_commit_travels_alone() {
+fn a_write_that_no_transaction_holds_back_is_in_doubt_and_settled_by_a_re_read() {
+    // PGS-2: what stands between takes BEGIN and does nothing. The statement is committed by itself.
+    let Some(stage) = Stage::new() else { return };
+    let from = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE".to_owned();
+    let act = Act::Rewrite { from, to: "SET LOCAL jit = off".to_owned() };
+    let rule = stage.add(Which::Any, When::Begin(RESERVE), act);
+    let out = stage.run("k", &[], MARK);
+    assert!(stage.proxy.acted(rule, LONG));
+    assert_eq!((out.code, stage.marks(), rereads(&stage)), (Some(0), 1, 1), "{out:?}");
+    assert_eq!(writes(&stage, INSERT), 1, "it had landed");
+    once(&stage, "k", "landed by itself");
+}
+
+#[test]
+fn begin_and_the_write_are_one_message_and_commit_travels_alone() {
     // PGS-2
     let Some(stage) = Stage::new() else { return };
     let held = stage.add(Which::Any, When::Begin(1), Act::HoldAnswer);
     let child = stage.start("k", &[], MARK);
     assert!(stage.proxy.acted(held, LONG));
-    assert!(stage.proxy.wait(LONG, |seen| {
-        seen.iter()
-            .any(|event| matches!(&event.what, What::Statement(text) if text.contains(INSERT)))
-    }));
-    assert!(!stage.statements().iter().any(|text| text == "COMMIT"));
+    let statements = stage.statements();
+    let last = statements.last().unwrap();
+    assert!(last.starts_with("BEGIN ") && last.contains(INSERT), "{last}");
+    assert!(!statements.iter().any(|text| text == "COMMIT"));
     stage.proxy.release();
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0));
+    let statements = stage.statements();
+    let with = statements.iter().filter(|text| text.contains("COMMIT;")).count();
+    let alone = statements.iter().filter(|text| *text == "COMMIT").count();
+    assert_eq!((alone, with), (3, 0), "{statements:?}");
 }

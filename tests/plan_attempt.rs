@@ -68,6 +68,7 @@ fn order() -> Order {
         labels: Labels::new(),
         not_executed: NotExecuted::parse("6").unwrap(),
         store_timeout: Duration::from_secs(10),
+        dispatch: None,
         outcome_id: OUTCOME,
         guess: None,
     }
@@ -395,6 +396,84 @@ fn an_outcome_that_never_reaches_the_store_is_reported_with_what_it_was() {
     assert!(report.ran);
     assert_eq!(undelivered.settle.verdict, Verdict::Committed);
     assert_eq!(report.spooled, Some(Err("full".to_owned())));
+}
+
+#[test]
+fn an_outcome_that_the_store_did_not_take_stays_in_the_spool() {
+    // EXE-24: taking it out again would lose the only trace of it.
+    let faults: Vec<Fault> =
+        [Fault::None, Fault::None].into_iter().chain([Fault::NotCommitted; 2_000]).collect();
+    let mut world = World::started(&faults);
+    let _ = spool(world.step(exited(0)));
+    let report = over(world.step(Came::Spooled(Ok(()))));
+    assert!(matches!(report.result, Outcome::NotRecorded { why: NotRecorded::Store(_), .. }));
+    assert_eq!(report.spooled, Some(Ok(())));
+}
+
+#[test]
+fn a_late_word_that_the_history_has_is_taken_out_of_the_spool() {
+    // EXE-24: what is recorded, if only as late, is delivered.
+    let mut world = World::started(&[Fault::None, Fault::None, Fault::NotCommitted]);
+    world.other(lapsed());
+    let _ = spool(world.step(exited(0)));
+    let Do::Unspool(outcome) = world.step(Came::Spooled(Ok(()))) else { panic!() };
+    assert_eq!(outcome, OUTCOME);
+    let report = over(world.step(Came::Unspooled));
+    assert!(matches!(report.result, Outcome::NotRecorded { why: NotRecorded::Late, .. }));
+    assert_eq!(report.spooled, None);
+}
+
+#[test]
+fn a_start_that_failed_on_a_record_that_is_no_longer_ours_is_a_refusal() {
+    // EFF-13: nothing ran, so there is no outcome that could be missing.
+    let mut world = World::new();
+    assert!(matches!(world.step(Came::Call), Do::Start { .. }));
+    world.other(lapsed());
+    let report = over(world.step(Came::NotStarted { detail: "no such file".to_owned() }));
+    assert!(!report.ran);
+    assert!(matches!(report.result, Outcome::Refused(Refusal::Ambiguous)), "{:?}", report.result);
+}
+
+#[test]
+fn no_exchange_takes_more_than_a_quarter_of_the_lease() {
+    // CMT-14
+    for (lease_s, within_s) in [(60, 10), (20, 5)] {
+        let lease = Duration::from_secs(lease_s);
+        let mut machine = Attempt::new(Order { lease, ..order() }, Moment(0));
+        let Do::Store(Step::Load { within, .. }) = machine.step(Came::Call, Moment(0)) else {
+            panic!()
+        };
+        assert_eq!(within, Duration::from_secs(within_s));
+    }
+}
+
+#[test]
+fn a_settle_has_six_times_the_patience_of_a_reserve() {
+    // CMT-14: an outcome is worth waiting for, also when hardly anything is left of the lease.
+    let mut world = World::started(&[]);
+    world.at = 59_999_000;
+    let begun = Moment(world.at);
+    let mut next = world.machine.step(exited(0), begun);
+    // The store answers nothing but "busy", ten seconds later each time.
+    let mut loads = 0;
+    let last = loop {
+        world.at += 10_000_000;
+        let came = match next {
+            Do::Store(Step::Load { .. }) => {
+                loads += 1;
+                let busy = CouldNot { reason: Reason::Busy, ..could_not() };
+                Came::Store(Box::new(Input::Loaded(Err(busy), WriteId(Uuid::nil()))))
+            }
+            Do::Store(Step::Pause(_)) => Came::Store(Box::new(Input::Paused)),
+            Do::Spool(_) => Came::Spooled(Ok(())),
+            Do::Over(report) => break *report,
+            other => panic!("{other:?}"),
+        };
+        next = world.machine.step(came, Moment(world.at));
+    };
+    assert!(matches!(last.result, Outcome::NotRecorded { why: NotRecorded::Store(_), .. }));
+    let patience = Duration::from_secs(60);
+    assert!(Moment(world.at).from_now(begun) >= patience, "it gave up after {loads} loads");
 }
 
 #[test]

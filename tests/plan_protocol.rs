@@ -395,6 +395,32 @@ fn what_was_written_more_than_a_second_ago_is_loaded_again() {
     load(stale.step(Input::Start));
 }
 
+#[test]
+fn a_key_is_guessed_to_be_new_only_where_that_could_be_what_is_expected() {
+    // CMT-16
+    let guessing = |expect| {
+        let mut machine = Machine::held_to(reserving(), expect);
+        let known = Known::absent(41, NOW, Moment(0), Moment(0));
+        machine.handle = machine.handle.knowing(Some(known));
+        machine
+    };
+    for expect in [StreamState::Any, StreamState::NoStream] {
+        let mut machine = guessing(expect);
+        assert_eq!(machine.step(Input::Start), Step::Draw, "{expect:?}");
+        let written = append(machine.step(Input::Drawn(write_id(7))));
+        assert_eq!((written.found, written.next.attempt), (None, 42));
+    }
+    for expect in [StreamState::StreamExists, StreamState::Revision(3)] {
+        load(guessing(expect).step(Input::Start));
+    }
+    // A row that is known is no guess of that kind.
+    let (known, holder, ..) = just_reserved();
+    let mut machine = Machine::held_to(begin(holder), StreamState::StreamExists);
+    machine.handle = machine.handle.knowing(Some(known));
+    machine.at = 500_000;
+    assert_eq!(machine.step(Input::Start), Step::Draw);
+}
+
 /// A machine in each of its phases, and the answer that the phase waits for.
 fn phases() -> Vec<(&'static str, Machine, &'static str)> {
     let new = || Machine::new(reserving());

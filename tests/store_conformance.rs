@@ -3,12 +3,13 @@ mod common;
 
 use common::store::Home;
 use ctrlrun::store::Store;
-use ctrlrun::store::conformance::suite;
+use ctrlrun::store::conformance::{runs, suite};
 use ctrlrun::store::faulty::Faulty;
 
 fn conforms(store: &dyn Store) {
     let wrong: Vec<String> = suite()
         .into_iter()
+        .chain(runs::suite())
         .filter_map(|(name, check)| check(store).err().map(|why| format!("{name}: {why}")))
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

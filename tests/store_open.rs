@@ -176,11 +176,11 @@ fn a_newer_schema_is_refused_at_every_use() {
     granted(&*store, &key("k"), "a");
     let found = store.load(&key("k"), Ask::Nothing, WITHIN).unwrap();
     let tool = Connection::open(home.path()).unwrap();
-    tool.execute_batch("PRAGMA user_version=2; UPDATE store SET schema_version=2").unwrap();
+    tool.execute_batch("PRAGMA user_version=99; UPDATE store SET schema_version=99").unwrap();
     for mode in [Mode::Read, Mode::Write, Mode::Create, Mode::Upgrade] {
         let error = refused(&home.path(), mode);
         assert_eq!(error.reason, Reason::Unfit);
-        assert!(error.message.contains("version 2"), "{}", error.message);
+        assert!(error.message.contains("version 99"), "{}", error.message);
     }
     let is_unfit = |error: ctrlrun::store::CouldNot| error.reason == Reason::Unfit;
     assert!(is_unfit(store.load(&key("k"), Ask::Nothing, WITHIN).unwrap_err()));
@@ -201,6 +201,7 @@ fn a_newer_schema_is_refused_at_every_use() {
         history: Vec::new(),
         attempt_floor: 0,
         outputs: Vec::new(),
+        dispatch: None,
     };
     let update = append(found.record.clone());
     let mut insert = append(found.record);

@@ -150,6 +150,7 @@ fn large(store: &dyn Store, name: &str, bytes: usize) -> Append {
             stream: Stream::Stdout,
             captured: Captured { head: vec![7; bytes], ..Captured::default() },
         }],
+        dispatch: None,
     }
 }
 

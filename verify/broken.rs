@@ -101,6 +101,11 @@ macro_rules! forward {
             self.$field.stats(within)
         }
     };
+    (@ $field:tt runs) => {
+        fn runs(&self) -> &dyn ctrlrun::store::Runs {
+            self.$field.runs()
+        }
+    };
     (@ $field:tt identity) => {
         fn identity(&self) -> &ctrlrun::store::Identity {
             self.$field.identity()
@@ -157,11 +162,13 @@ pub enum Break {
     OutcomeIdIgnored,
     /// Every doubt counts as one whose child was reaped.
     ReapedAlways,
+    /// A reserve does not ask whether its dispatch is still there.
+    DispatchIgnored,
 }
 
 impl Break {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::RowCounts,
         Self::LapsedFreed,
         Self::LiveFreed,
@@ -182,6 +189,7 @@ impl Break {
         Self::LateDropped,
         Self::OutcomeIdIgnored,
         Self::ReapedAlways,
+        Self::DispatchIgnored,
     ];
 
     /// Its name in the rig's words, what it means in one line, and the guarantees that must catch it.
@@ -238,6 +246,9 @@ impl Break {
             Self::ReapedAlways => {
                 ("reaped-always", "a probe's \"no\" frees whatever the holder saw", &["G18"])
             }
+            Self::DispatchIgnored => {
+                ("dispatch-ignored", "a reserve not held to its dispatch", &["G19"])
+            }
         }
     }
 
@@ -252,12 +263,12 @@ impl Break {
 pub struct Broken {
     inner: Arc<dyn Store>,
     how: Break,
-    memory: Mutex<Memory>,
+    memory: Arc<Mutex<Memory>>,
 }
 
 /// What a broken store keeps in mind, for as long as its process lives.
-#[derive(Default)]
-struct Memory {
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Memory {
     /// The reservations that this process asked for: number, `write_id`, attempt id.
     asked: Vec<(u64, WriteId, String)>,
     /// The append whose end was unknown last.
@@ -269,10 +280,10 @@ struct Memory {
 }
 
 impl Broken {
-    /// `inner`, broken.
+    /// `inner`, broken. `memory` is its process's: empty when that begins.
     #[must_use]
-    pub fn new(inner: Arc<dyn Store>, how: Break) -> Self {
-        Self { inner, how, memory: Mutex::new(Memory::default()) }
+    pub fn new(inner: Arc<dyn Store>, how: Break, memory: Arc<Mutex<Memory>>) -> Self {
+        Self { inner, how, memory }
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -343,7 +354,9 @@ impl Store for Broken {
         if dropped {
             return End::Landed;
         }
-        let end = if self.how == Break::AmbiguousFailed {
+        let end = if self.how == Break::DispatchIgnored {
+            self.inner.append(&Append { dispatch: None, ..append.clone() }, within)
+        } else if self.how == Break::AmbiguousFailed {
             self.inner.append(&without_doubt(append), within)
         } else if self.how == Break::NoHistory {
             self.inner.append(&Append { history: Vec::new(), ..append.clone() }, within)
@@ -398,7 +411,7 @@ impl Store for Broken {
         }
     }
 
-    forward!(inner: list history output upkeep identity);
+    forward!(inner: list history output upkeep runs identity);
 }
 
 impl Broken {

@@ -6,8 +6,12 @@ pub fn show<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
     let sick = lab.bench.scratch().sick().map_err(Halt::Broke)?;
     let mut shown = Vec::new();
     for store in sick {
+        // Until the end of this round.
+        let _held = store.holds.map(|hold| hold()).transpose().map_err(Halt::Broke)?;
         let key = lab.key(&store.what.replace(' ', "-"))?;
-        let mut job = lab.run(&key).with(["--store-timeout", "500ms"]).rigged(store.rig);
+        // Out of time is a right end for some; the others are to be asked, however busy the server is.
+        let within = if store.exits.contains(&69) { "500ms" } else { "10s" };
+        let mut job = lab.run(&key).with(["--store-timeout", within]).rigged(store.rig);
         job.store = store.store;
         job.file_limit = store.file_limit;
         let mut worker = job.start()?;

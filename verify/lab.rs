@@ -206,7 +206,11 @@ impl<'a> Lab<'a> {
         Ok(lines)
     }
 
-    fn ledger(&self) -> Result<Vec<Line>, Halt> {
+    /// What ran, under whatever key.
+    ///
+    /// # Errors
+    /// [`Halt`]: the ledger cannot be read.
+    pub fn ledger(&self) -> Result<Vec<Line>, Halt> {
         ledger::read(&self.directory.join("ledger")).map_err(|error| broke("the ledger", &error))
     }
 
@@ -413,6 +417,12 @@ impl<'a> Lab<'a> {
     #[must_use]
     pub fn longest(&self) -> Duration {
         *self.longest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Violations that were found so far, and kills: for a workload that gives its own verdict.
+    #[must_use]
+    pub fn found(&self) -> (Vec<String>, u64) {
+        (self.findings().violations.clone(), self.kills.load(Ordering::Relaxed))
     }
 
     /// Holds all keys against the checker, and gives the verdict.

@@ -2,21 +2,23 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | [`catalogue`] | the guarantees; `g01` to `g18`: workload, faults and claims of one each |
+//! | [`catalogue`] | the guarantees; `g01` to `g19`: workload, faults and claims of one each |
 //! | [`check`] | PURE: history and ledger in, violations out |
-//! | [`lab`] | what one guarantee is shown with |
+//! | [`lab`] | what one guarantee is shown with; [`flow`] what those of workflows are, beside that |
 //! | [`bench`] | what all of them share |
 //! | [`scratch`] | the store that is made and destroyed; one file a kind of store |
 //! | [`worker`] | processes: released together, halted, killed, waited for |
 //! | [`execute`], [`ledger`] | the command that they run, and what it leaves outside of the store |
 //! | [`rig`], [`broken`] | what is done on purpose inside a worker, on a scratch store only |
 //! | [`self_test`] | the catalogue against broken stores |
+//! | [`soak`] | operations for hours, with faults that are written down before they happen |
 //! | [`report`] | what came of it, as values |
 pub mod bench;
 pub mod broken;
 pub mod catalogue;
 mod check;
 pub mod execute;
+mod flow;
 mod g01;
 mod g02;
 mod g03;
@@ -31,9 +33,11 @@ mod g11;
 mod g12;
 mod g13;
 mod g14;
+mod g15;
 mod g16;
 mod g17;
 mod g18;
+mod g19;
 mod lab;
 mod ledger;
 pub mod report;
@@ -41,6 +45,7 @@ pub mod rig;
 pub mod scratch;
 mod seed;
 pub mod self_test;
+pub mod soak;
 mod worker;
 
 use std::path::Path;
@@ -130,14 +135,14 @@ pub fn run(
     let bench = Bench::new(binary.to_owned(), made.scratch, ask.sizes, ask.seed, None)
         .with_progress(Box::new(move || rounds(Progress::Round)));
     let store = bench.scratch().kind();
-    let lines = watched(&bench, ask, || all(&bench, &ask.only, tell.as_ref()))?;
+    let lines = watched(&bench, ask.is_stopped.as_ref(), || all(&bench, &ask.only, tell.as_ref()))?;
     Ok(Report { store, seed: ask.seed, lines, duration: started.elapsed() })
 }
 
 /// Runs `work`, while the scratch store is kept alive and signals are looked for.
 fn watched<T: Send>(
     bench: &Bench,
-    ask: &Ask,
+    is_stopped: &(dyn Fn() -> bool + Send + Sync),
     work: impl FnOnce() -> Result<T, Trouble> + Send,
 ) -> Result<T, Trouble> {
     let over = AtomicBool::new(false);
@@ -145,7 +150,7 @@ fn watched<T: Send>(
         scope.spawn(|| {
             let mut beat = Instant::now();
             while !over.load(Ordering::Relaxed) {
-                if (ask.is_stopped)() {
+                if is_stopped() {
                     bench.stop();
                 }
                 if beat.elapsed() >= BEAT {
@@ -239,7 +244,6 @@ pub fn one_guarantee(bench: &Bench, guarantee: &Guarantee) -> Result<Line, Troub
     }
     let show = match guarantee.shown {
         Shown::By(show) | Shown::AtTheEnd(show) => show,
-        Shown::NotYet(why) => return Ok(not_applicable(why)),
     };
     // What was inconclusive may only have been unlucky, on a host that was busy for a moment.
     let mut time = 1;

@@ -96,7 +96,7 @@ impl Rig {
             Arc::new(Faulty::new(store.into(), faults).meanwhile(meanwhile))
         };
         match self.breaks {
-            Some(how) => Box::new(Broken::new(inner, how)),
+            Some(how) => Box::new(Broken::new(inner, how, Arc::default())),
             None => Box::new(Shared(inner)),
         }
     }
@@ -137,12 +137,7 @@ impl Word {
 fn word(text: &str) -> Option<Word> {
     let mut parts = text.split(':');
     let (verb, calls, what) = (parts.next()?, parts.next()?, parts.next()?);
-    let verb = match verb {
-        "load" => Verb::Load,
-        "append" => Verb::Append,
-        "reread" => Verb::Reread,
-        _ => return None,
-    };
+    let verb = Verb::ALL.into_iter().find(|known| known.name() == verb)?;
     let (first, last) = calls.split_once('-').unwrap_or((calls, calls));
     let last = if last.is_empty() { CALLS_MAX } else { last.parse().ok()? };
     let what = match what {
@@ -151,6 +146,7 @@ fn word(text: &str) -> Option<Word> {
         "refuse" => What::Fault(Fault::Refuse),
         "lose-answer" => What::Fault(Fault::LoseAnswer),
         "lose-request" => What::Fault(Fault::LoseRequest),
+        "late" if verb == Verb::AppendRun => What::Fault(Fault::Late(Verb::RereadRun)),
         "late" => What::Fault(Fault::Late(Verb::Reread)),
         "stop" => What::Stop,
         "gate" => What::Gate,
@@ -175,11 +171,7 @@ fn act(at: &Path, what: What, verb: Verb, call: u32) {
         What::Stop => "stop",
         What::Gate => "gate",
     };
-    let verb = match verb {
-        Verb::Load => "load",
-        Verb::Append => "append",
-        Verb::Reread => "reread",
-    };
+    let verb = verb.name();
     let line = format!("{} {verb} {call} {name}\n", std::process::id());
     if let Ok(mut file) = OpenOptions::new().append(true).create(true).open(at.join(FELL)) {
         // One write with O_APPEND: lines of many processes never mix.
@@ -203,7 +195,7 @@ fn act(at: &Path, what: What, verb: Verb, call: u32) {
 struct Shared(Arc<dyn Store>);
 
 impl Store for Shared {
-    super::broken::forward!(0: load append reread list history output upkeep identity glimpse);
+    super::broken::forward!(0: load append reread list history output upkeep runs identity glimpse);
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use ctrlrun::drive::host;
 use ctrlrun::plan::effect::HistoryRow;
 use ctrlrun::plan::key::Key;
 use ctrlrun::plan::protocol::Known;
-use ctrlrun::store::stop::inside_append;
+use ctrlrun::store::stop::{inside_append, inside_run_append};
 use ctrlrun::store::{
     self, Captured, CouldNot, Filter, Flow, Glimpse, Listed, Location, Mode, Options, Reason,
     Shown, Store, Stream,
@@ -195,6 +195,7 @@ pub fn open(global: &Global, place: Place, mode: Mode, deed: Deed) -> Result<Ope
     }
     let mut options = Options::new(mode, within);
     options.before_commit = Some(Arc::new(inside_append));
+    options.before_run_commit = Some(Arc::new(inside_run_append));
     let read_at = host::now();
     match store::open(&place.location, &options) {
         Ok(opened) => {

@@ -1,5 +1,5 @@
 //! `ctrlrun help`: topics, and the commands' own help. It opens no store (CLI-22).
-use clap::Args;
+use clap::{Args, Command};
 
 use super::command;
 use super::error::{CliError, Exit, Hint, Kind};
@@ -31,7 +31,7 @@ pub fn topics() -> impl Iterator<Item = &'static str> {
 #[derive(Debug, Args)]
 pub struct HelpArgs {
     /// outcomes, exit-codes, keys, stores, config, json, or a command
-    pub topic: Option<String>,
+    pub topic: Vec<String>,
 }
 
 /// Prints it.
@@ -39,22 +39,20 @@ pub struct HelpArgs {
 /// # Errors
 /// 64 for what is neither topic nor command.
 pub fn help(args: &HelpArgs) -> Result<Exit, CliError> {
-    let Some(topic) = &args.topic else {
-        answer(&command().render_long_help().ansi().to_string())?;
-        return Ok(Exit::OK);
-    };
-    if let Some(text) = self::topic(topic) {
+    let topic = args.topic.join(" ");
+    if let Some(text) = self::topic(&topic) {
         answer(&wrapped(text, columns()))?;
         return Ok(Exit::OK);
     }
     let mut all = command();
     all.build();
-    if let Some(found) = all.find_subcommand_mut(topic) {
+    let deeper = |of, name| Command::find_subcommand_mut(of, name);
+    if let Some(found) = args.topic.iter().try_fold(&mut all, deeper) {
         answer(&found.render_long_help().ansi().to_string())?;
         return Ok(Exit::OK);
     }
     let names: Vec<&str> = topics().collect();
-    Err(CliError::new(Kind::Usage, format!("no help on {}", clean(topic)))
+    Err(CliError::new(Kind::Usage, format!("no help on {}", clean(&topic)))
         .tell("topics", names.join(", "))
         .hint(Hint::command("commands", "ctrlrun --help")))
 }

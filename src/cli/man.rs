@@ -19,8 +19,8 @@ use super::terminal::Answer;
   ctrlrun man run | man -l -
   ctrlrun man --output-dir /usr/local/share/man/man1")]
 pub struct ManArgs {
-    /// The page of this command [default: ctrlrun's own]
-    pub command: Option<String>,
+    /// The page of this command, such as `run` or `workflow start` [default: ctrlrun's own]
+    pub command: Vec<String>,
     /// Write all pages into this folder, which is made if it is not there
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     pub output_dir: Option<PathBuf>,
@@ -31,7 +31,8 @@ pub struct ManArgs {
 /// # Errors
 /// 64 for no command; 66 for a folder that cannot be written to.
 pub fn man(args: &ManArgs) -> Result<Exit, CliError> {
-    let mut tree = command();
+    // The help of a group of commands has the same commands once more, and no page.
+    let mut tree = command().mut_subcommands(|of| of.disable_help_subcommand(true));
     tree.build();
     if let Some(dir) = &args.output_dir {
         return all(&tree, dir).map(|()| Exit::OK).map_err(|error| {
@@ -39,13 +40,13 @@ pub fn man(args: &ManArgs) -> Result<Exit, CliError> {
             CliError::new(Kind::NotFound, words).because(&error)
         });
     }
-    let found = match &args.command {
-        None => Some(&tree),
-        Some(name) => tree.find_subcommand(name).filter(|found| !found.is_hide_set()),
+    let deeper = |of: &'_ Command, name: &String| {
+        of.find_subcommand(name).filter(|found| !found.is_hide_set()).cloned()
     };
-    let Some(found) = found else {
-        let name = args.command.as_deref().unwrap_or_default();
-        return Err(CliError::new(Kind::Usage, format!("no page on {}", clean(name)))
+    let found = args.command.iter().try_fold(tree, |of, name| deeper(&of, name));
+    let Some(found) = &found else {
+        let name = args.command.join(" ");
+        return Err(CliError::new(Kind::Usage, format!("no page on {}", clean(&name)))
             .hint(Hint::command("commands", "ctrlrun --help")));
     };
     let page = page(found).map_err(|error| CliError::unwritten(&error))?;
@@ -57,19 +58,14 @@ pub fn man(args: &ManArgs) -> Result<Exit, CliError> {
 
 fn all(tree: &Command, dir: &Path) -> io::Result<()> {
     std::fs::create_dir_all(dir)?;
-    let shown = tree.get_subcommands().filter(|found| !found.is_hide_set());
-    for found in std::iter::once(tree).chain(shown) {
-        std::fs::write(dir.join(format!("{}.1", name(found))), page(found)?)?;
-    }
-    Ok(())
+    std::fs::write(dir.join(format!("{}.1", name(tree))), page(tree)?)?;
+    let mut shown = tree.get_subcommands().filter(|found| !found.is_hide_set());
+    shown.try_for_each(|found| all(found, dir))
 }
 
-/// `ctrlrun`, `ctrlrun-run`
+/// `ctrlrun`, `ctrlrun-run`, `ctrlrun-workflow-start`
 fn name(of: &Command) -> String {
-    match of.get_name() {
-        "ctrlrun" => "ctrlrun".to_owned(),
-        name => format!("ctrlrun-{name}"),
-    }
+    of.get_bin_name().unwrap_or("ctrlrun").replace(' ', "-")
 }
 
 fn page(of: &Command) -> io::Result<Vec<u8>> {

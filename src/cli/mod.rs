@@ -23,7 +23,7 @@
 //! | [`parsing`] | what is told of a command line that cannot be meant |
 mod access;
 mod bare;
-mod batch;
+pub mod batch;
 mod complete;
 mod doctor;
 mod effects;
@@ -43,7 +43,7 @@ mod prune;
 mod reconcile;
 mod refusal;
 pub mod render;
-mod resolve;
+pub mod resolve;
 mod run;
 mod show;
 mod spooled;
@@ -54,6 +54,7 @@ pub mod values;
 mod verify;
 mod watch;
 mod which;
+pub mod workflow;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -163,6 +164,7 @@ impl Global {
 enum Command {
     Run(Box<run::RunArgs>),
     Batch(Box<batch::BatchArgs>),
+    Workflow(workflow::WorkflowArgs),
     Outcome(outcome::OutcomeArgs),
     #[command(visible_alias = "ls")]
     Effects(effects::EffectsArgs),
@@ -213,9 +215,13 @@ fn configure(cli: &mut Cli) -> Result<(), CliError> {
     let walk = match &cli.command {
         // What runs something, or asks what became of it, does so by what stands above the working
         // directory as well; what looks does not need it, and a mistake there must not be in its way.
-        Some(Command::Run(_) | Command::Batch(_) | Command::Reconcile(_) | Command::Doctor(_)) => {
-            true
-        }
+        Some(
+            Command::Run(_)
+            | Command::Batch(_)
+            | Command::Workflow(_)
+            | Command::Reconcile(_)
+            | Command::Doctor(_),
+        ) => true,
         None
         | Some(
             Command::Effects(_)
@@ -328,6 +334,7 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::Resolve(args)) => resolve::resolve(&args, global),
         Some(Command::Reconcile(args)) => reconcile::reconcile(&args, global),
         Some(Command::Init(args)) => init::init(&args, global),
+        Some(Command::Workflow(args)) => workflow::workflow(args, global),
         Some(Command::Verify(args)) => verify::verify(&args, global),
         Some(Command::Doctor(args)) => doctor::doctor(&args, global),
         Some(Command::Prune(args)) => prune::prune(&args, global),

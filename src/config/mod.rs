@@ -13,7 +13,7 @@ pub mod effect;
 mod fields;
 pub mod find;
 mod problem;
-mod read;
+pub mod read;
 #[cfg(test)]
 mod tests;
 

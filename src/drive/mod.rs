@@ -13,5 +13,6 @@ pub mod reconcile;
 pub mod remember;
 pub mod run;
 pub mod spool;
+pub mod workflow;
 
 pub use handle::{Call, handle};

@@ -39,6 +39,8 @@ pub struct Command {
     pub no_stdin: bool,
     /// How much of each stream is kept, in bytes; `None`: nothing, and it gets our own descriptors.
     pub capture: Option<usize>,
+    /// Whether what it writes is also passed on to our own streams, live.
+    pub is_shown: bool,
     /// How long it may run.
     pub timeout: Option<Duration>,
     /// The grace between TERM and KILL.
@@ -300,7 +302,10 @@ impl Performer<'_, '_> {
             ],
             stdin: if self.command.no_stdin { Stdin::Null } else { Stdin::Inherit },
             output: match self.command.capture {
-                Some(cap) => Output::Capture { cap, stdout: Sink::Ours, stderr: Sink::Ours },
+                Some(cap) if self.command.is_shown => {
+                    Output::Capture { cap, stdout: Sink::Ours, stderr: Sink::Ours }
+                }
+                Some(cap) => Output::Capture { cap, stdout: Sink::Nowhere, stderr: Sink::Nowhere },
                 None => Output::Inherit,
             },
             timeout: self.command.timeout,

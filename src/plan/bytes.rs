@@ -18,3 +18,20 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>
     let text = String::deserialize(deserializer)?;
     BASE64.decode(text.as_bytes()).map_err(serde::de::Error::custom)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Held(#[serde(with = "super")] Vec<u8>);
+
+    #[test]
+    fn bytes_come_back_as_they_were_whatever_they_are() {
+        for bytes in [&b""[..], b"a", b"\0\xff\n", &[7; 100]] {
+            let text = serde_json::to_string(&Held(bytes.to_vec())).unwrap();
+            assert_eq!(serde_json::from_str::<Held>(&text).unwrap().0, bytes, "{text}");
+        }
+        assert!(serde_json::from_str::<Held>("\"no base64\"").is_err());
+    }
+}

@@ -2,7 +2,7 @@
 use std::fmt;
 
 /// The stream state that a command is held to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum StreamState {
     /// Whatever was found; the write is still conditional on the version just loaded.
     #[default]
@@ -16,7 +16,7 @@ pub enum StreamState {
 }
 
 /// An expectation that did not hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Conflict {
     /// What the caller expected.
     pub expected: StreamState,

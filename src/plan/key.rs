@@ -217,8 +217,9 @@ impl<'de> Deserialize<'de> for Fingerprint {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let parse = || {
-            let hex =
-                text.strip_prefix("sha256:").filter(|hex| hex.len() == 64 && hex.is_ascii())?;
+            // Only digits: a number's parser would let a sign through.
+            let digits = |hex: &&str| hex.len() == 64 && hex.bytes().all(|c| c.is_ascii_hexdigit());
+            let hex = text.strip_prefix("sha256:").filter(digits)?;
             let mut bytes = [0; 32];
             for (at, byte) in bytes.iter_mut().enumerate() {
                 *byte = u8::from_str_radix(hex.get(at * 2..at * 2 + 2)?, 16).ok()?;
@@ -368,5 +369,23 @@ mod tests {
         assert_eq!(id, idempotency_key(&key, 0));
         assert_ne!(id, idempotency_key(&key, 1));
         assert_ne!(id, idempotency_key(&Key::new("refund:txn_2").unwrap(), 0));
+    }
+
+    #[test]
+    fn a_fingerprint_is_read_only_as_it_is_written() {
+        // KEY-5
+        let read = |text: &str| serde_json::from_str::<Fingerprint>(&format!("\"{text}\""));
+        let whole = format!("sha256:{}", "0f".repeat(32));
+        assert_eq!(read(&whole).unwrap(), Fingerprint([0x0f; 32]));
+        for bad in [
+            "0f".repeat(32),
+            format!("{whole}0f"),
+            whole[..whole.len() - 2].to_owned(),
+            whole.replacen("0f", "+f", 1),
+            whole.replacen("0f", "0g", 1),
+            format!("sha256:{}", "\u{e9}".repeat(32)),
+        ] {
+            assert!(read(&bad).is_err(), "{bad}");
+        }
     }
 }

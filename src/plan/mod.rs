@@ -17,6 +17,7 @@
 //! | [`journal`] | what a second memory says, held against the store |
 //! | [`key`] | what can name an effect, and what identifies a request |
 //! | [`time`] | the two clocks, which are never mixed |
+//! | [`workflow`] | what a run of many effects does next: one tick |
 pub mod again;
 pub mod attempt;
 mod bytes;
@@ -33,3 +34,4 @@ pub mod retry;
 pub mod template;
 pub mod time;
 pub mod verdict;
+pub mod workflow;

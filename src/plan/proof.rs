@@ -127,6 +127,7 @@ mod tests {
             "curl -o f https://h",
             "curl -of https://h",
             "psql -f m.sql",
+            "psql -f migrations/0001-accounts.sql",
             "psql -Xqf m.sql",
             "psql --file=m.sql",
             "systemd-run ./x",

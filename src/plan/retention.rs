@@ -374,4 +374,15 @@ mod tests {
         assert_eq!(judge(4, 0), Ok(()));
         assert_eq!(judge(2, 0), Err(Stays::Young), "a clock that was set back");
     }
+
+    #[test]
+    fn what_was_settled_at_this_very_moment_is_not_in_the_future() {
+        // OPS-1
+        let (record, history) =
+            told(&[reserved(1), began(), Event::Committed(Committed { ending: exited() })]);
+        let settled_at = history[2].recorded_at;
+        assert_eq!(output(&record, &history, settled_at, Duration::ZERO), Ok(()));
+        let before = Timestamp(settled_at.0 - 1);
+        assert_eq!(output(&record, &history, before, Duration::ZERO), Err(Stays::Young));
+    }
 }

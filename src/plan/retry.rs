@@ -6,7 +6,7 @@ use super::time::Moment;
 /// The one budget of a command to the store: how often it may try, until when, and how long one
 /// exchange may take. It is made once and passed down, so that two bounded loops cannot reset each
 /// other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Budget {
     tries: u32,
     deadline: Moment,
@@ -45,7 +45,7 @@ impl Budget {
 
 /// How long to wait before each further try: exponential, capped. The driver draws the actual wait
 /// at random between nothing and this, so that those who met once do not meet again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Schedule {
     next: Duration,
     cap: Duration,

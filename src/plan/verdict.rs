@@ -120,7 +120,7 @@ impl Said {
 }
 
 /// The exit codes that an effect declares as proof that nothing happened (EXE-6).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct NotExecuted(BTreeSet<i32>);
 
 /// Exit codes that others than the command itself give it, with whose they are: declared as proof
@@ -134,6 +134,14 @@ const BORROWED: [(i32, &str); 7] = [
     (143, "a shell exits so after a step that ran was terminated"),
     (255, "`ssh` exits so also when the connection breaks after the remote command ran"),
 ];
+
+/// As [`NotExecuted::parse`] reads it.
+impl std::fmt::Display for NotExecuted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let codes: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&codes.join(","))
+    }
+}
 
 impl NotExecuted {
     /// Reads `6,11` or `nonzero` (1 to 123).
@@ -382,5 +390,19 @@ mod tests {
             borrowed.iter().map(|(code, _)| *code).collect::<Vec<_>>(),
             [124, 126, 127, 130, 137, 143, 255]
         );
+    }
+
+    #[test]
+    fn declared_codes_are_read_and_0_is_none_of_them() {
+        // EXE-6
+        assert!(NotExecuted::default().is_empty());
+        let declared = NotExecuted::parse("6, 11").unwrap();
+        assert!(declared.has(6) && declared.has(11) && !declared.has(7) && !declared.is_empty());
+        let nonzero = NotExecuted::parse("nonzero").unwrap();
+        assert!(nonzero.has(1) && nonzero.has(123) && !nonzero.has(0) && !nonzero.has(124));
+        assert!(NotExecuted::parse("0").unwrap_err().contains("means that it happened"));
+        for bad in ["", "256", "-1", "x", "6,,7"] {
+            assert!(NotExecuted::parse(bad).unwrap_err().contains("is no exit code"), "{bad:?}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! found and, where that must not stay so, what mends it (CLI-23).
 use std::time::Duration;
 
+use super::columns::OLDEST;
 use super::location::SqliteAt;
 use super::{Location, postgres, sqlite};
 
@@ -51,6 +52,16 @@ pub fn check(location: &Location, probe: bool, within: Duration) -> Checked {
     match location {
         Location::Postgres(at) => postgres::doctor::check(at, probe, within),
         Location::Sqlite(at) => embedded(at, probe, within),
+    }
+}
+
+/// What is said of a schema whose version is `found`, and where, by a binary that knows versions up to
+/// `newest`.
+pub(super) fn version(found: i64, whereabouts: &str, newest: i64) -> String {
+    let known = format!("version {found}{whereabouts}, this ctrlrun knows {OLDEST} to {newest}");
+    match found < newest {
+        true => format!("{known} (`ctrlrun init --upgrade` moves it)"),
+        false => known,
     }
 }
 

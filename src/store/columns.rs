@@ -87,23 +87,48 @@ pub fn miscounted(changed: u64) -> CouldNot {
     }
 }
 
-/// Whether a binary that knows the schema's version `known` may use one of version `found`; `place`
-/// and `upgrade` are for the message.
+/// The oldest schema version that this binary reads and writes. What is new in a later one is an
+/// error where it is asked for, and nothing else: so the binaries of a fleet are replaced first, host
+/// by host, and the schema is moved when all of them know the new one (STO-13).
+pub const OLDEST: i64 = 1;
+
+/// Whether a binary that knows the schema's versions up to `newest` may use one of version `found`;
+/// `place` and `upgrade` are for the message.
 ///
 /// # Errors
 /// [`Reason::Unfit`] (exit 78).
-pub fn check_version(found: i64, known: i64, place: &str, upgrade: &str) -> Result<(), CouldNot> {
-    let hint = match found.cmp(&known) {
-        std::cmp::Ordering::Equal => return Ok(()),
-        std::cmp::Ordering::Greater => "use the newer ctrlrun that made it".to_owned(),
-        std::cmp::Ordering::Less => upgrade.to_owned(),
+pub fn check_version(found: i64, newest: i64, place: &str, upgrade: &str) -> Result<(), CouldNot> {
+    let hint = match (found < OLDEST, found > newest) {
+        (false, false) => return Ok(()),
+        (_, true) => "use the newer ctrlrun that made it".to_owned(),
+        (true, _) => upgrade.to_owned(),
     };
     Err(CouldNot {
         reason: Reason::Unfit,
         message: format!(
-            "{place}: its schema has version {found}; this ctrlrun knows version {known}"
+            "{place}: its schema has version {found}; this ctrlrun knows versions {OLDEST} to {newest}"
         ),
         hint: Some(hint),
+    })
+}
+
+/// The schema version in which runs and their queue came.
+pub const RUNS_SINCE: i64 = 2;
+
+/// Whether a schema of version `found` has runs and their queue.
+///
+/// # Errors
+/// [`Reason::Unfit`] (exit 78), with the line that moves it.
+pub fn check_runs(found: i64, place: &str, upgrade: &str) -> Result<(), CouldNot> {
+    if found >= RUNS_SINCE {
+        return Ok(());
+    }
+    Err(CouldNot {
+        reason: Reason::Unfit,
+        message: format!(
+            "{place}: its schema has version {found}; workflows need version {RUNS_SINCE}"
+        ),
+        hint: Some(upgrade.to_owned()),
     })
 }
 

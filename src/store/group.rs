@@ -66,7 +66,14 @@ mod tests {
             event,
         };
         let next = evolve(&Key::new(key).unwrap(), None, &row).unwrap();
-        Append { found: None, next, history: vec![row], attempt_floor: 0, outputs: Vec::new() }
+        Append {
+            found: None,
+            next,
+            history: vec![row],
+            attempt_floor: 0,
+            outputs: Vec::new(),
+            dispatch: None,
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! | [`postgres`] | the store for many hosts; so far, connecting to it |
 //! | [`conformance`] | what every store must do |
 //! | [`faulty`] | a store that loses answers on purpose |
+//! | [`runs`] | workflow runs: their rows, inboxes, dispatches and wakeups |
 //! | [`upkeep`] | what is asked of a store to keep it |
 //! | [`stop`] | named places where a process halts itself, for tests that kill it there |
 pub mod check;
@@ -27,6 +28,7 @@ pub mod location;
 pub mod open;
 pub mod postgres;
 pub mod row;
+pub mod runs;
 pub mod sqlite;
 pub mod stop;
 pub mod upkeep;
@@ -38,7 +40,8 @@ use crate::plan::key::Key;
 use crate::plan::time::Timestamp;
 
 pub use self::location::Location;
-pub use self::open::{BeforeCommit, Mode, Opened, Options, open};
+pub use self::open::{BeforeCommit, BeforeRunCommit, Mode, Opened, Options, open};
+pub use self::runs::Runs;
 pub use self::upkeep::{Cut, Pruned, Stats, Walked, Whole};
 pub use crate::plan::protocol::{Append, Ask, Captured, CouldNot, End, Found, Reason, Stream};
 
@@ -141,6 +144,10 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// [`CouldNot`].
     fn stats(&self, within: Duration) -> Result<Stats, CouldNot>;
+
+    /// The workflow runs beside the effects, in the same database. A store whose schema is older than
+    /// they are says so at every verb.
+    fn runs(&self) -> &dyn Runs;
 
     /// Which store this is.
     fn identity(&self) -> &Identity;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::location::Location;
 use super::{Append, CouldNot, Store, postgres, sqlite};
+use crate::plan::workflow::RunAppend;
 
 /// What a store is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +25,9 @@ pub enum Mode {
 /// mark of a scratch store calls it (STO-12).
 pub type BeforeCommit = Arc<dyn Fn(&Append) + Send + Sync>;
 
+/// The same in the middle of a run's append.
+pub type BeforeRunCommit = Arc<dyn Fn(&RunAppend) + Send + Sync>;
+
 /// How a store is opened.
 #[derive(Clone)]
 pub struct Options {
@@ -33,13 +37,15 @@ pub struct Options {
     pub within: Duration,
     /// A stop point inside the append.
     pub before_commit: Option<BeforeCommit>,
+    /// A stop point inside the append of a run.
+    pub before_run_commit: Option<BeforeRunCommit>,
 }
 
 impl Options {
     /// For `mode`, waiting no longer than `within` for others.
     #[must_use]
     pub fn new(mode: Mode, within: Duration) -> Self {
-        Self { mode, within, before_commit: None }
+        Self { mode, within, before_commit: None, before_run_commit: None }
     }
 }
 

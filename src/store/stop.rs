@@ -7,6 +7,7 @@ use nix::sys::signal::{Signal, raise};
 
 use super::Append;
 use crate::plan::effect::Event;
+use crate::plan::workflow::RunAppend;
 
 /// Where a process can be made to halt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,22 +66,65 @@ impl Point {
     }
 }
 
-static ARMED: OnceLock<Point> = OnceLock::new();
+/// Where a process can be made to halt in a tick of a workflow's run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TickPoint {
+    /// It was decided on what was loaded; its append has not started.
+    BeforeTick,
+    /// Inside the append's transaction, after its writes, before COMMIT.
+    InTick,
+    /// The tick is durable; what it dispatched has not been looked at.
+    AfterTick,
+}
+
+impl TickPoint {
+    /// Every point, in the order in which a tick passes them.
+    pub const ALL: [Self; 3] = [Self::BeforeTick, Self::InTick, Self::AfterTick];
+
+    /// Its name in the environment variable.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BeforeTick => "before-tick",
+            Self::InTick => "in-tick",
+            Self::AfterTick => "after-tick",
+        }
+    }
+}
+
+/// The name of the point that was armed.
+static ARMED: OnceLock<&'static str> = OnceLock::new();
 
 /// Arms the point of that name, for this process; an unknown name arms nothing.
 pub fn arm(name: &str) {
-    let mut all = Point::ALL.into_iter().chain([Point::InPrune]);
-    if let Some(point) = all.find(|point| point.name() == name) {
-        let _ = ARMED.set(point);
+    let of_run = Point::ALL.into_iter().chain([Point::InPrune]).map(Point::name);
+    let of_tick = TickPoint::ALL.into_iter().map(TickPoint::name);
+    if let Some(known) = of_run.chain(of_tick).find(|known| *known == name) {
+        let _ = ARMED.set(known);
     }
 }
 
 /// Halts this process here, by SIGSTOP, if `point` is armed and `scratch` says that the store is a
 /// scratch store.
 pub fn here(point: Point, scratch: bool) {
-    if scratch && ARMED.get() == Some(&point) {
+    halt(point.name(), scratch);
+}
+
+/// The same in a tick.
+pub fn at_tick(point: TickPoint, scratch: bool) {
+    halt(point.name(), scratch);
+}
+
+fn halt(name: &'static str, scratch: bool) {
+    if scratch && ARMED.get() == Some(&name) {
         let _ = raise(Signal::SIGSTOP);
     }
+}
+
+/// The stop point inside a run's append, for a store to be opened with.
+pub fn inside_run_append(_: &RunAppend) {
+    // The store calls this only if it carries the mark.
+    at_tick(TickPoint::InTick, true);
 }
 
 /// The stop points inside an append, for a store to be opened with.

@@ -12,9 +12,11 @@
 #![allow(dead_code, reason = "each test file uses some of it")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 pub mod fill;
+pub mod hosts;
 pub mod pgbouncer;
 pub mod pgstore;
 pub mod postgres;
+pub mod runs;
 pub mod store;
 
 use std::ffi::OsStr;

@@ -229,6 +229,11 @@ impl Server {
         server
     }
 
+    /// The first of its processes.
+    pub fn pid(&self) -> u32 {
+        self.postmaster.as_ref().unwrap().id()
+    }
+
     fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }

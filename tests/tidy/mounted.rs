@@ -139,6 +139,21 @@ pub fn metadata(more: &[&str]) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// The targets of the fuzzing, which is a package of its own: what `path` names in its manifest.
+fn fuzzed() -> Vec<Target> {
+    let place = format!("{}/fuzz/Cargo.toml", env!("CARGO_MANIFEST_DIR"));
+    let manifest: toml::Table = std::fs::read_to_string(place).unwrap().parse().unwrap();
+    let bins = manifest["bin"].as_array().unwrap();
+    let paths = bins.iter().chain([&manifest["lib"]]).map(|it| it["path"].as_str().unwrap());
+    let target = |path| Target {
+        kind: "fuzz".to_owned(),
+        root: format!("fuzz/{path}"),
+        tested: false,
+        gated: false,
+    };
+    paths.map(target).collect()
+}
+
 fn targets() -> Vec<Target> {
     let root = format!("{}/", env!("CARGO_MANIFEST_DIR"));
     let metadata = metadata(&["--no-deps"]);
@@ -161,7 +176,7 @@ mod tests {
 
     #[test]
     fn no_file_is_forgotten() {
-        let targets = targets();
+        let targets = [targets(), fuzzed()].concat();
         assert!(targets.iter().any(|target| target.kind == "test"));
         tree::none(&forgotten(&tree::all(), &targets));
     }

@@ -2,6 +2,7 @@
 //!
 //! | file | about |
 //! |---|---|
+//! | `soak` | operations for a long time |
 //! | `shown` | what it shows and tells, and what it leaves alone |
 //! | `ended` | a verify that is killed, or told to end |
 //! | `server` | all of it on a Postgres server |
@@ -16,3 +17,4 @@ mod ended;
 mod rig;
 mod server;
 mod shown;
+mod soak;

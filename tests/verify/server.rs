@@ -4,6 +4,7 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use crate::common::TestEnv;
+use crate::common::pgbouncer::PgBouncer;
 use crate::common::pgstore::store_at;
 use crate::common::postgres::{Server, server};
 use crate::wait::until;
@@ -32,10 +33,24 @@ fn every_guarantee_holds_on_postgres_and_the_users_schema_is_left_alone() {
     let out = verify(&env, &url, &["--json", "--processes", "4", "--rounds", "4"]);
     let report: Value = serde_json::from_str(&out.stdout).unwrap();
     assert_eq!(out.code, Some(0), "{report:#}\n{}", out.stderr);
-    assert_eq!((&report["store"], &report["passed"]), (&"postgres".into(), &17.into()));
+    assert_eq!((&report["store"], &report["passed"]), (&"postgres".into(), &19.into()));
     assert_eq!(schemas(&server), ["ctrlrun"]);
     assert_eq!(server.sql(writes), before);
     assert_eq!(std::fs::read_dir(env.path("tmp")).unwrap().count(), 0);
+}
+
+#[test]
+fn every_guarantee_holds_through_a_pooler_in_transaction_mode() {
+    // VER-1, PGS-6
+    for pool in [1, 2] {
+        let Some(server) = server() else { return };
+        let Some(pooler) = PgBouncer::start(&server, pool) else { return };
+        let env = TestEnv::new();
+        let url = pooler.url("postgres");
+        let out = verify(&env, &url, &["--json", "--processes", "2", "--rounds", "2"]);
+        let report: Value = serde_json::from_str(&out.stdout).unwrap_or_default();
+        assert_eq!(out.code, Some(0), "pool {pool}: {report:#}\n{}\n{}", out.stderr, pooler.log());
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@
 //!
 //! In every round at most one execution of each attempt, and nobody waits for ever.
 mod contention;
-mod points;
+pub mod points;
 mod random;
 
 use super::lab::{Halt, Lab, together};

@@ -5,7 +5,7 @@ use crate::verify::lab::{Halt, Lab, exit, worst};
 
 /// What the holder has left behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Left {
+pub enum Left {
     /// Nothing: the next attempt runs.
     Nothing,
     /// A reservation or a begin, and nothing ran.
@@ -16,7 +16,9 @@ enum Left {
     Committed,
 }
 
-fn left(point: Point) -> Left {
+/// What a holder that is killed there leaves behind.
+#[must_use]
+pub fn left(point: Point) -> Left {
     match point {
         // No run passes the last one.
         Point::BeforeReserve | Point::InReserve | Point::InPrune => Left::Nothing,

@@ -47,8 +47,35 @@ pub trait Scratch: Send + Sync {
     /// What stood in the way of making them so.
     fn sick(&self) -> Result<Vec<Sick>, String>;
 
+    /// What the store holds now, in numbers.
+    ///
+    /// # Errors
+    /// What stood in the way.
+    fn held(&self) -> Result<Held, String>;
+
     /// Why a guarantee cannot be shown on this kind of store.
     fn not_applicable(&self, id: &str) -> Option<&'static str>;
+}
+
+/// What a store holds, in numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Records.
+    pub effects: u64,
+    /// Events.
+    pub history: u64,
+    /// Stored streams of output.
+    pub outputs: u64,
+    /// The store's own room, in bytes, without its log.
+    pub bytes: u64,
+    /// Its log, in bytes, where it can be told.
+    pub log: Option<u64>,
+    /// Whether that is the whole server's, which keeps as much of it as it is set to.
+    pub log_is_shared: bool,
+    /// Transactions of ours that have been open for longer than any takes.
+    pub stale_transactions: u64,
+    /// Connections of this role to it, where there are such.
+    pub connections: Option<u64>,
 }
 
 /// A store that cannot be used.
@@ -63,10 +90,13 @@ pub struct Sick {
     pub file_limit: Option<u32>,
     /// The exit codes that are right.
     pub exits: &'static [i32],
-    /// Whatever has to be kept for it to stay so.
-    #[expect(dead_code, reason = "it acts by being there")]
-    pub kept: Option<Box<dyn Send>>,
+    /// Makes it so, for as long as what it gives is kept: no longer than needed, since through a pooler
+    /// it may have the only connection that there is.
+    pub holds: Option<Holds>,
 }
+
+/// See [`Sick::holds`].
+pub type Holds = Box<dyn FnOnce() -> Result<Box<dyn Send>, String>>;
 
 /// A store that was made, and what was found on the way.
 pub struct Made {

@@ -13,7 +13,7 @@ use ctrlrun::store::{Location, Mode, Options, open};
 use tokio_postgres::types::Type;
 
 use super::directory::{self, Directory};
-use super::{ABANDONED_AFTER, Made, Scratch, Sick, Unusable, minutes};
+use super::{ABANDONED_AFTER, Held, Made, Scratch, Sick, Unusable, minutes};
 
 /// What the schema's name starts with; sixteen hexadecimal digits follow, and of further stores of
 /// the same verify a word.
@@ -221,7 +221,7 @@ impl Scratch for PostgresScratch {
             rig: "",
             file_limit: None,
             exits,
-            kept: None,
+            holds: None,
         };
         let text = |error: LinkError| error.to_string();
         // Port 1 of this host: nobody listens there.
@@ -235,16 +235,53 @@ impl Scratch for PostgresScratch {
         all.push(sick("newer schema", newer, &[78]));
 
         let locked = self.another("locked")?;
-        let holder = self.link()?;
-        let lock = format!("BEGIN; LOCK TABLE {}_locked.effects", self.schema);
-        holder.batch(&lock, WITHIN).map_err(text)?;
-        all.push(Sick { kept: Some(Box::new(holder)), ..sick("locked", locked, &[69]) });
+        let (info, schema) = (self.info.clone(), self.schema.clone());
+        let lock = move || {
+            let holder = linked(&info)?;
+            let lock = format!("BEGIN; LOCK TABLE {schema}_locked.effects");
+            holder.batch(&lock, WITHIN).map_err(text)?;
+            Ok(Box::new(holder) as Box<dyn Send>)
+        };
+        all.push(Sick { holds: Some(Box::new(lock)), ..sick("locked", locked, &[69]) });
 
         let own = with_schema(&self.url, &self.schema);
         let rigged = |what, rig, url: &str| Sick { rig, ..sick(what, url.to_owned(), &[69]) };
         all.push(rigged("out of reach at the load", "load:1-:fail", &own));
         all.push(rigged("out of reach at the write", "append:1-:fail", &own));
         Ok(all)
+    }
+
+    fn held(&self) -> Result<Held, String> {
+        let (link, schema) = (self.link()?, &self.schema);
+        let count = |sql: &str| -> Result<u64, String> {
+            let rows = link.query(sql, &[], WITHIN).map_err(|error| error.to_string())?;
+            let counted = rows.first().and_then(|row| row.try_get::<_, i64>(0).ok());
+            Ok(counted.and_then(|counted| u64::try_from(counted).ok()).unwrap_or(0))
+        };
+        let rows = |table: &str| count(&format!("SELECT count(*) FROM {schema}.{table}"));
+        let size = format!(
+            "SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_catalog.pg_class c \
+             JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+             WHERE n.nspname = '{schema}' AND c.relkind = 'r'"
+        );
+        let connections = "SELECT count(*) FROM pg_catalog.pg_stat_activity \
+                           WHERE datname = current_database() AND usename = current_user";
+        // Many times what the longest of ours takes: it holds back what may be cleaned up.
+        let stale = "SELECT count(*) FROM pg_catalog.pg_stat_activity \
+                     WHERE datname = current_database() AND usename = current_user \
+                       AND application_name LIKE 'ctrlrun%' \
+                       AND xact_start < clock_timestamp() - interval '20 seconds'";
+        Ok(Held {
+            effects: rows("effects")?,
+            history: rows("history")?,
+            outputs: rows("output")?,
+            bytes: count(&size)?,
+            stale_transactions: count(stale)?,
+            log_is_shared: true,
+            // For all of its databases; not every role may look.
+            log: count("SELECT sum(size)::bigint FROM pg_ls_waldir()").ok(),
+            connections: Some(count(connections)?),
+        })
     }
 
     fn not_applicable(&self, _id: &str) -> Option<&'static str> {

@@ -12,7 +12,7 @@ use ctrlrun::store::{CouldNot, Location, Mode, Options, open};
 use rusqlite::{Connection, params};
 
 use super::directory::{Directory, leftovers};
-use super::{Made, Scratch, Sick, Unusable};
+use super::{Held, Made, Scratch, Sick, Unusable};
 
 /// The longest that making the store may wait.
 const WITHIN: Duration = Duration::from_secs(20);
@@ -135,7 +135,7 @@ impl Scratch for SqliteScratch {
             rig: "",
             file_limit: None,
             exits,
-            kept: None,
+            holds: None,
         };
         let text = |error: io::Error| error.to_string();
         let mut all = vec![sick("missing", self.directory.path().join("missing.db"), &[78])];
@@ -152,8 +152,11 @@ impl Scratch for SqliteScratch {
 
         let locked = self.another("locked.db")?;
         let holder = connect(&locked)?;
-        holder.execute_batch("BEGIN IMMEDIATE").map_err(|error| error.to_string())?;
-        all.push(Sick { kept: Some(Box::new(holder)), ..sick("locked", locked, &[69]) });
+        let lock = move || {
+            holder.execute_batch("BEGIN IMMEDIATE").map_err(|error| error.to_string())?;
+            Ok(Box::new(holder) as Box<dyn Send>)
+        };
+        all.push(Sick { holds: Some(Box::new(lock)), ..sick("locked", locked, &[69]) });
 
         let full = self.another("full.db")?;
         let reader = connect(&full)?;
@@ -165,7 +168,7 @@ impl Scratch for SqliteScratch {
             )
             .map_err(|error| error.to_string())?;
         all.push(Sick {
-            kept: Some(Box::new(reader)),
+            holds: Some(Box::new(|| Ok(Box::new(reader)))),
             file_limit: Some(64),
             ..sick("full disk", full, &[69])
         });
@@ -181,6 +184,31 @@ impl Scratch for SqliteScratch {
         all.push(rigged("out of reach at the load", "load:1-:fail", &failing));
         all.push(rigged("out of reach at the write", "append:1-:fail", &failing));
         Ok(all)
+    }
+
+    fn held(&self) -> Result<Held, String> {
+        let sql = "SELECT (SELECT count(*) FROM effects), (SELECT count(*) FROM history),
+                     (SELECT count(*) FROM output)";
+        let counts = self.connect()?.query_row(sql, [], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+        });
+        let (effects, history, outputs) = counts.map_err(|error| error.to_string())?;
+        let count = |counted| u64::try_from(counted).unwrap_or(0);
+        let size = |suffix: &str| {
+            let path = format!("{}{suffix}", self.path().display());
+            // There is no log between two users of the store.
+            fs::metadata(path).map_or(0, |found| found.len())
+        };
+        Ok(Held {
+            effects: count(effects),
+            history: count(history),
+            outputs: count(outputs),
+            bytes: size(""),
+            log: Some(size("-wal")),
+            log_is_shared: false,
+            stale_transactions: 0,
+            connections: None,
+        })
     }
 
     fn not_applicable(&self, _id: &str) -> Option<&'static str> {

@@ -11,7 +11,7 @@
 mod bulk;
 mod deciding;
 mod guard;
-mod lines;
+pub mod lines;
 mod one;
 mod pick;
 

@@ -46,6 +46,7 @@ use args::{OnCommitted, OnRunning};
 use asking::{Inquiry, Then};
 use report::Report;
 use request::Asked;
+pub use request::ran_on;
 use status::Status;
 
 use super::Global;
@@ -258,6 +259,7 @@ fn order(args: &RunArgs, asked: &Asked, global: &Global, expect: StreamState) ->
         labels: trace::labels(args),
         not_executed: args.not_executed.clone().unwrap_or_default(),
         store_timeout: global.store_timeout,
+        dispatch: None,
         outcome_id: host::outcome_id(),
         guess: None,
     }
@@ -270,6 +272,7 @@ fn command(args: &RunArgs) -> Command {
         args: words.collect(),
         no_stdin: args.no_stdin,
         capture: args.capture().bytes(),
+        is_shown: true,
         timeout: args.timeout,
         kill_after: args.kill_after,
         outcome_dir: outcome_dir(),

@@ -149,7 +149,7 @@ pub fn program(command: &[std::ffi::OsString]) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Where this process runs: evidence.
+/// Where a command would run.
 pub fn ran_on() -> RanOn {
     let host = gethostname().map_or_else(|_| "?".to_owned(), |name| lossy(&name));
     // The variables first, then the file: a look-up in the password database asks daemons, and may

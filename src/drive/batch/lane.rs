@@ -138,6 +138,7 @@ impl Lane {
             store_timeout: settings.store_timeout,
             outcome_id: host::outcome_id(),
             guess: None,
+            dispatch: None,
         }
     }
 

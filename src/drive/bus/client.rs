@@ -9,7 +9,7 @@ use crate::plan::key::Key;
 use crate::plan::protocol::{self, Input};
 use crate::store::{
     Append, Captured, CouldNot, Cut, End, Filter, Flow, Found, Identity, Listed, Pruned, Reason,
-    Stats, Store, Stream, Walked,
+    Runs, Stats, Store, Stream, Walked,
 };
 
 /// How much longer than the store's own time an answer is waited for.
@@ -124,6 +124,10 @@ impl Store for Client {
 
     fn stats(&self, within: Duration) -> Result<Stats, CouldNot> {
         self.store.stats(within)
+    }
+
+    fn runs(&self) -> &dyn Runs {
+        self.store.runs()
     }
 
     fn identity(&self) -> &Identity {

@@ -22,7 +22,7 @@ const SETTLE_PATIENCE: u32 = 6;
 const TRIES_MAX: u32 = 1_000;
 
 /// The state machine of one attempt.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Attempt {
     order: Order,
     phase: Phase,
@@ -39,14 +39,14 @@ pub struct Attempt {
 }
 
 /// What the holder knows of its right to run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Held {
     holder: Holder,
     proven_failures: u64,
     lease_until: Moment,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Phase {
     Reserving(Box<Handle>),
     /// Reserved; the driver has no place for the child yet.
@@ -64,7 +64,7 @@ enum Phase {
     Over,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Settling {
     write: Handle,
     undelivered: Box<Undelivered>,
@@ -84,11 +84,12 @@ impl Attempt {
             lease: order.lease.min(RESERVED_LEASE_MAX),
             max_attempts: order.max_attempts,
             rebind: order.rebind,
-            run_id: None,
+            run_id: order.dispatch.as_ref().map(|dispatch| dispatch.run.as_str().to_owned()),
         });
         let budget = budget(order.store_timeout, order.store_timeout, order.lease, at);
         let write = Handle::new(order.key.clone(), reserve, order.expect, budget)
-            .knowing(order.guess.take());
+            .knowing(order.guess.take())
+            .with_dispatch(order.dispatch.clone());
         Self {
             order,
             phase: Phase::Reserving(Box::new(write)),

@@ -32,6 +32,7 @@ use super::key::Key;
 use super::protocol::{Captured, CouldNot, Done, Handle, Input, Kept, Known, Step};
 use super::time::{Moment, Timestamp};
 use super::verdict::{ChildEnd, NotExecuted};
+use super::workflow::DispatchRef;
 
 /// The longest lease of a reservation that has not begun (EXE-7).
 pub const RESERVED_LEASE_MAX: Duration = Duration::from_secs(30);
@@ -40,7 +41,7 @@ pub const RESERVED_LEASE_MAX: Duration = Duration::from_secs(30);
 pub const LEASE_MIN: Duration = Duration::from_secs(1);
 
 /// What is to be attempted.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Order {
     /// The effect.
     pub key: Key,
@@ -68,10 +69,13 @@ pub struct Order {
     pub outcome_id: OutcomeId,
     /// That the key is new, where that is the likeliest and a look would cost more (CMT-16).
     pub guess: Option<Known>,
+    /// The dispatch that it acts on, of a workflow's node: the reserve holds only while that is
+    /// there, and the effect belongs to its run.
+    pub dispatch: Option<DispatchRef>,
 }
 
 /// What the driver is to do next.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Do {
     /// Perform one step of a conditional write.
@@ -152,7 +156,7 @@ pub enum Came {
 }
 
 /// An outcome that the store has not taken yet.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Undelivered {
     /// The effect.
     pub key: Key,
@@ -163,7 +167,7 @@ pub struct Undelivered {
 }
 
 /// What came of an attempt.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Report {
     /// The child was started.
     pub ran: bool,
@@ -182,7 +186,7 @@ pub struct Report {
 }
 
 /// How an attempt ended.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// The outcome is recorded as this attempt's.
     Settled {
@@ -209,7 +213,7 @@ pub enum Outcome {
 }
 
 /// Why an outcome is not recorded as its attempt's.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum NotRecorded {
     /// The record was no longer ours: it is kept in the history as a late outcome.
     Late,

@@ -17,7 +17,7 @@ pub struct Holder {
 }
 
 /// A command to one effect.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Command {
     /// Take the key for one attempt.
     Reserve(Reserve),
@@ -67,7 +67,7 @@ impl Command {
 }
 
 /// See [`Command::Reserve`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reserve {
     /// What the key is to be bound to.
     pub request: Request,
@@ -84,7 +84,7 @@ pub struct Reserve {
 }
 
 /// See [`Command::Begin`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Begin {
     /// Who begins.
     pub holder: Holder,
@@ -97,7 +97,7 @@ pub struct Begin {
 }
 
 /// What a holder says of its attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// It happened.
@@ -127,7 +127,7 @@ impl Verdict {
 }
 
 /// See [`Command::Settle`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Settle {
     /// Whose word it is.
     pub holder: Holder,
@@ -140,7 +140,7 @@ pub struct Settle {
 }
 
 /// See [`Command::Resolve`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Resolve {
     /// What is so; never [`ProbeAnswer::Unknown`].
     pub decision: ProbeAnswer,
@@ -153,7 +153,7 @@ pub struct Resolve {
 }
 
 /// What a person or a probe says of the past.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProbeAnswer {
     /// It happened.
@@ -165,7 +165,7 @@ pub enum ProbeAnswer {
 }
 
 /// See [`Command::Probed`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Probe {
     /// What it said.
     pub answer: ProbeAnswer,
@@ -181,7 +181,7 @@ pub struct Probe {
 ///
 /// Both may be present with a refusal: a contender that meets a lapsed lease writes AMBIGUOUS and
 /// is refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Decision {
     /// To be appended in one write; none means that nothing is written.
@@ -191,7 +191,7 @@ pub struct Decision {
 }
 
 /// What the caller is told.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// The attempt is the caller's: it may begin.
     Granted,
@@ -229,7 +229,7 @@ pub enum Answer {
 }
 
 /// Where the word of a child ended up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Recorded {
     /// It is the record's outcome, now or since an earlier delivery of the same word.
     Ours,
@@ -263,7 +263,7 @@ impl Answer {
 }
 
 /// Why a command was refused. The record found goes with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// The stream state expected did not hold (exit 79).
     Expectation(Conflict),

@@ -5,7 +5,7 @@ use super::{Cause, Ending, FailedBy, Labels, OutcomeId, ProbeAnswer, Request, Ve
 use crate::plan::time::Timestamp;
 
 /// One event, as `decide` names it and `evolve` folds it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
     /// An attempt was granted the key.
     Reserved(Reserved),
@@ -30,7 +30,7 @@ pub enum Event {
 }
 
 /// See [`Event::Reserved`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Reserved {
     /// The number granted.
     pub attempt: u64,
@@ -46,7 +46,7 @@ pub struct Reserved {
 }
 
 /// See [`Event::Began`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Began {
     /// Until when the holder is presumed alive without a renewal.
     pub lease_expires_at: Timestamp,
@@ -58,7 +58,7 @@ pub struct Began {
 }
 
 /// Where an attempt runs: evidence, read by no rule, since the store cannot know that a holder is gone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RanOn {
     /// The host's name.
     pub host: String,
@@ -71,21 +71,21 @@ pub struct RanOn {
 }
 
 /// See [`Event::LeaseRenewed`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LeaseRenewed {
     /// The lease's new end.
     pub lease_expires_at: Timestamp,
 }
 
 /// See [`Event::Committed`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Committed {
     /// How the child ended.
     pub ending: Ending,
 }
 
 /// See [`Event::Failed`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Failed {
     /// `own_word` or `never_started`.
     pub by: FailedBy,
@@ -94,7 +94,7 @@ pub struct Failed {
 }
 
 /// See [`Event::Ambiguated`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ambiguated {
     /// Why nobody knows.
     pub cause: Cause,
@@ -106,7 +106,7 @@ pub struct Ambiguated {
 }
 
 /// See [`Event::LateOutcome`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LateOutcome {
     /// The attempt whose holder speaks.
     pub attempt: u64,
@@ -121,7 +121,7 @@ pub struct LateOutcome {
 }
 
 /// See [`Event::Probed`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Probed {
     /// What the probe said.
     pub answer: ProbeAnswer,
@@ -130,7 +130,7 @@ pub struct Probed {
 }
 
 /// See [`Event::Resolved`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resolved {
     /// What was decided.
     pub decision: ProbeAnswer,
@@ -146,7 +146,7 @@ pub struct Resolved {
 }
 
 /// See [`Event::Reopened`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Reopened {
     /// Who took it back.
     pub by: String,
@@ -157,7 +157,7 @@ pub struct Reopened {
 }
 
 /// One event as the store keeps it: revision N is the N-th event of its key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HistoryRow {
     /// Its place in the stream, from 1.
     pub revision: u64,

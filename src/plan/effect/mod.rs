@@ -43,7 +43,7 @@ pub struct OutcomeId(pub Uuid);
 pub type Labels = BTreeMap<String, String>;
 
 /// What a key is bound to: the request that was made under it (KEY clauses on the fingerprint).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Request {
     /// Identifies the arguments and binds; two requests are the same if and only if it is equal.
     pub fingerprint: Fingerprint,
@@ -57,7 +57,7 @@ pub struct Request {
 }
 
 /// How a child ended, as far as anybody saw.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Ending {
     /// Its exit code, if it exited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,7 +70,7 @@ pub struct Ending {
 }
 
 /// Why a record is AMBIGUOUS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// The lease ended and nobody had reported.
@@ -106,7 +106,7 @@ impl Cause {
 }
 
 /// On whose word a record is FAILED.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailedBy {
     /// The executor's own word: a declared exit code, or `not-executed`.
@@ -120,7 +120,7 @@ pub enum FailedBy {
 }
 
 /// On whose word a record is COMMITTED.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommittedBy {
     /// The executor's own word: exit 0, or `committed`.
@@ -132,7 +132,7 @@ pub enum CommittedBy {
 }
 
 /// The state of an effect that exists, with only the data that is valid in it (EFF-1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
     /// The key is taken; nothing has been started.
     Reserved {
@@ -179,7 +179,7 @@ impl State {
 }
 
 /// The newest decision of a person or a probe about the effect.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resolution {
     /// Who: `oncall@bastion`, or `reconcile:NAME`.
     pub by: String,
@@ -188,7 +188,7 @@ pub struct Resolution {
 }
 
 /// An effect's newest state: the fold of its history (HIS-1).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Record {
     /// The effect's name.
     pub key: Key,
@@ -255,5 +255,74 @@ impl Record {
     #[must_use]
     pub fn is_stuck(&self, now: Timestamp) -> bool {
         matches!(self.state, State::Ambiguous { .. }) || self.is_lapsed(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::key::Fingerprint;
+    use uuid::Uuid;
+
+    fn record(state: State) -> Record {
+        Record {
+            key: Key::new("k").unwrap(),
+            revision: 1,
+            write_id: WriteId(Uuid::nil()),
+            reservation_id: WriteId(Uuid::nil()),
+            state,
+            first_attempt: 1,
+            attempt: 1,
+            attempt_id: "a".to_owned(),
+            request: Request {
+                fingerprint: Fingerprint([0; 32]),
+                program: "p".to_owned(),
+                arguments: 0,
+                command: None,
+            },
+            in_doubt: false,
+            doubted: false,
+            proven_failures: 0,
+            ending: None,
+            resolution: None,
+            run_id: None,
+            created_at: Timestamp(0),
+            updated_at: Timestamp(0),
+        }
+    }
+
+    #[test]
+    fn a_decision_is_needed_of_what_is_ambiguous_or_lapsed_and_of_nothing_else() {
+        // EFF-5
+        let lease = Timestamp(10);
+        for (state, name, before, after) in [
+            (State::Reserved { lease_expires_at: lease }, "reserved", false, true),
+            (State::Executing { lease_expires_at: lease }, "executing", false, true),
+            (State::Committed { by: CommittedBy::OwnWord }, "committed", false, false),
+            (State::Failed { by: FailedBy::Person }, "failed", false, false),
+            (State::Ambiguous { cause: Cause::Exit, reaped: true }, "ambiguous", true, true),
+        ] {
+            let record = record(state);
+            assert_eq!(record.state.name(), name);
+            assert_eq!(record.is_stuck(Timestamp(9)), before, "{name}");
+            assert_eq!(record.is_stuck(Timestamp(10)), after, "{name}: its end is not of it");
+        }
+    }
+
+    #[test]
+    fn a_cause_has_the_name_that_it_is_stored_by() {
+        // EFF-2
+        for cause in [
+            Cause::Lapsed,
+            Cause::Exit,
+            Cause::Signal,
+            Cause::Timeout,
+            Cause::Contradiction,
+            Cause::LateOutcome,
+            Cause::Reopened,
+        ] {
+            let name = format!("\"{}\"", cause.name());
+            assert_eq!(serde_json::to_string(&cause).unwrap(), name);
+        }
     }
 }

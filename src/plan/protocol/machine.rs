@@ -1,4 +1,5 @@
 //! The transitions of one conditional write.
+use super::words::{both, faster, out_of_budget};
 use super::{Answered, Append, Ask, CouldNot, Done, End, Found, Input, Kept, Known, Reason, Step};
 use crate::plan::effect::{
     Answer, BadStart, Command, Decision, Event, HistoryRow, Holder, Record, Refusal, State,
@@ -8,9 +9,10 @@ use crate::plan::expect::{Conflict, StreamState};
 use crate::plan::key::Key;
 use crate::plan::retry::{Budget, Schedule};
 use crate::plan::time::{Moment, Timestamp};
+use crate::plan::workflow::DispatchRef;
 
 /// The state machine of one command to one effect.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Handle {
     key: Key,
     command: Command,
@@ -18,6 +20,12 @@ pub struct Handle {
     schedule: Schedule,
     budget: Budget,
     outputs: Vec<Kept>,
+    /// The dispatch that this command acts on.
+    dispatch: Option<DispatchRef>,
+    /// A write that was held to it was refused once.
+    refused_once: bool,
+    /// What the last decision to write was made on, where it was held to a dispatch.
+    decided_on: Option<(Option<Record>, Timestamp)>,
     /// The `write_id`s of this command's appends whose end was unknown at some time.
     maybe_written: Vec<WriteId>,
     unknown_reservation: Option<Holder>,
@@ -37,7 +45,7 @@ pub struct Handle {
 }
 
 /// The appends of ours that were unknown at some time.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Unseen {
     /// Our clock before the load that the first was decided on.
     read_at: Moment,
@@ -45,7 +53,7 @@ struct Unseen {
     may_stand: u32,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Phase {
     Fresh,
     Loading,
@@ -59,7 +67,7 @@ enum Phase {
 }
 
 /// An append that is under way.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Pending {
     append: Box<Append>,
     answer: Answer,
@@ -83,6 +91,9 @@ impl Handle {
             schedule: Schedule::effects(),
             budget,
             outputs: Vec::new(),
+            dispatch: None,
+            refused_once: false,
+            decided_on: None,
             maybe_written: Vec::new(),
             failed: None,
             unknown_reservation: None,
@@ -108,6 +119,13 @@ impl Handle {
     #[must_use]
     pub fn knowing(mut self, known: Option<Known>) -> Self {
         self.known = known;
+        self
+    }
+
+    /// Holds this command's writes to a dispatch: they are refused once it is gone.
+    #[must_use]
+    pub fn with_dispatch(mut self, dispatch: Option<DispatchRef>) -> Self {
+        self.dispatch = dispatch;
         self
     }
 
@@ -292,6 +310,9 @@ impl Handle {
             self.read_at = self.unseen.map_or(self.read_at, |unseen| unseen.read_at);
             return self.answered(answer, found.record, found.now);
         }
+        if self.dispatch.is_some() {
+            self.decided_on = Some((found.record.clone(), found.now));
+        }
         let append = match self.fold(found.clone(), &events, fresh) {
             Ok(append) => append,
             Err(BadStart(_)) => {
@@ -384,6 +405,7 @@ impl Handle {
             history,
             attempt_floor: found.attempt_floor,
             outputs,
+            dispatch: self.dispatch.clone(),
         }))
     }
 
@@ -442,6 +464,11 @@ impl Handle {
     }
 
     fn lost_race(&mut self, at: Moment) -> Step {
+        if self.dispatch.is_some() && std::mem::replace(&mut self.refused_once, true) {
+            // The row was loaded anew, and what was expected of it still held: so it is the dispatch
+            // that is gone.
+            return self.dispatch_gone();
+        }
         if !self.expect.may_decide_again() || pinned(&self.command) {
             // Nothing is retried: the caller looked at a state that is gone. One more load tells
             // which state is there now, and it is refused by that.
@@ -452,6 +479,14 @@ impl Handle {
             return self.pause(Phase::Backoff);
         }
         self.could_not(faster())
+    }
+
+    /// Nothing was written and nothing is started: the tick that took the dispatch away says so.
+    fn dispatch_gone(&mut self) -> Step {
+        match self.decided_on.take() {
+            Some((record, now)) => self.answered(Answer::Refused(Refusal::NotOurs), record, now),
+            None => self.could_not(faster()),
+        }
     }
 
     fn reread(&mut self, pending: Pending, at: Moment) -> Step {
@@ -480,6 +515,11 @@ impl Handle {
         }
         let floor_stands = append.found.is_some() || found.attempt_floor == append.attempt_floor;
         if found.record == append.found && floor_stands {
+            if pending.second_matched_nothing && append.dispatch.is_some() {
+                // The dispatch's row is locked until its reserve has ended (WFL-9): gone, with the
+                // effect as it was, it proves that the first try did not land.
+                return self.dispatch_gone();
+            }
             if pending.second_matched_nothing {
                 return unknown(CouldNot {
                     reason: Reason::Damaged,
@@ -555,32 +595,4 @@ fn done_once_landed(history: &[HistoryRow]) -> bool {
 
 fn unknown(error: CouldNot) -> Step {
     Step::Done(Done::Unknown(error))
-}
-
-/// The commit whose answer did not come, and why nobody could look: that one names the mend.
-fn both(first: CouldNot, reread: CouldNot) -> CouldNot {
-    CouldNot {
-        reason: first.reason,
-        message: format!(
-            "{}; then the store could not be read again: {}",
-            first.message, reread.message
-        ),
-        hint: reread.hint.or(first.hint),
-    }
-}
-
-fn faster() -> CouldNot {
-    CouldNot {
-        reason: Reason::Busy,
-        message: "other writers of this key were faster every time".to_owned(),
-        hint: None,
-    }
-}
-
-fn out_of_budget(first: Option<CouldNot>) -> CouldNot {
-    first.unwrap_or(CouldNot {
-        reason: Reason::Busy,
-        message: "no time was left".to_owned(),
-        hint: None,
-    })
 }

@@ -14,6 +14,7 @@
 //! [`End::Unknown`] proves nothing. Once a try of an append is unknown the append stays unknown,
 //! and only a re-read says otherwise.
 mod machine;
+mod words;
 
 pub use machine::Handle;
 
@@ -23,9 +24,10 @@ use serde::{Deserialize, Serialize};
 
 use super::effect::{Answer, HistoryRow, OutcomeId, Record, WriteId};
 use super::time::{Moment, Timestamp};
+use super::workflow::DispatchRef;
 
 /// The one event of a key's history that a decision needs beside the row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ask {
     /// None.
     Nothing,
@@ -42,7 +44,7 @@ pub enum Ask {
 }
 
 /// What a load found.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Found {
     /// The row, if there is one.
     pub record: Option<Record>,
@@ -63,7 +65,7 @@ impl Found {
 }
 
 /// A child's stream as it is kept: its beginning, its end, and how much there was.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Captured {
     /// The first bytes.
     #[serde(with = "crate::plan::bytes")]
@@ -78,7 +80,7 @@ pub struct Captured {
 }
 
 /// Which output of an attempt it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stream {
     /// The child's standard output.
@@ -91,7 +93,7 @@ pub enum Stream {
 
 /// One output to be kept, written in the transaction of the event that it belongs to. It replaces
 /// what the same stream of the same attempt had.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Kept {
     /// The attempt whose output it is.
     pub attempt: u64,
@@ -104,7 +106,7 @@ pub struct Kept {
 /// One conditional write: the row and its history, in one transaction.
 ///
 /// Every try of it carries this same value.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Append {
     /// The row the decision was made on, and the condition of the write: it must still stand at
     /// this revision with this `write_id`. `None`: there must be no row.
@@ -117,10 +119,12 @@ pub struct Append {
     pub attempt_floor: u64,
     /// Outputs to be kept with it.
     pub outputs: Vec<Kept>,
+    /// The dispatch that it acts on, of a workflow's node: the write holds only while that is there.
+    pub dispatch: Option<DispatchRef>,
 }
 
 /// How one try of an append ended. There is no error beside it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[must_use = "a write's end decides whether a command may run"]
 pub enum End {
     /// It is committed, every result was seen and every row count was right.
@@ -134,7 +138,7 @@ pub enum End {
 }
 
 /// Why a store could not do a thing.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{message}")]
 pub struct CouldNot {
     /// What kind of thing stood in the way.
@@ -147,7 +151,7 @@ pub struct CouldNot {
 
 /// What kind of thing stood in a store's way; it decides the exit code, and whether trying again
 /// can help.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// Busy, locked, or a deadline of ours: it may pass.
     Busy,
@@ -177,7 +181,7 @@ impl Reason {
 }
 
 /// What the driver is to do next. `within` is the longest that the step may take.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Step {
     /// Read the row.
@@ -227,7 +231,7 @@ impl Step {
 }
 
 /// What the driver answers with.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Input {
     /// The first call.
     Start,
@@ -244,7 +248,7 @@ pub enum Input {
 }
 
 /// How a command to the store ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Done {
     /// Decided, and what it decided is written if there was anything to write.
     Answered(Box<Answered>),
@@ -255,7 +259,7 @@ pub enum Done {
 }
 
 /// See [`Done::Answered`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Answered {
     /// The answer.
     pub answer: Answer,
@@ -271,7 +275,7 @@ pub struct Answered {
 
 /// What is taken for so without a load: what an append of one's own has just written (CMT-15), or
 /// that a key is new (CMT-16).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Known {
     record: Option<Record>,
     attempt_floor: u64,

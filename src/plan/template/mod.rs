@@ -113,6 +113,16 @@ impl CannotFill {
     }
 }
 
+/// As it was written, but for the spelling of braces.
+impl std::fmt::Display for Template {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|piece| match piece {
+            Piece::Text(plain) => f.write_str(&plain.replace('{', "{{").replace('}', "}}")),
+            Piece::Value { name, .. } => write!(f, "{{{name}}}"),
+        })
+    }
+}
+
 impl Template {
     /// Reads a template (CFG-1).
     ///
@@ -331,5 +341,13 @@ mod tests {
         assert_eq!(found, [("a", 1), ("b c", 5), ("a", 11)]);
         assert!(!template.is_literal());
         assert!(Template::parse("{{a}}").unwrap().is_literal());
+    }
+
+    #[test]
+    fn what_cannot_be_filled_names_its_placeholder() {
+        // CFG-3
+        for (template, name) in [("a:{none}", "none"), ("{empty}", "empty"), ("{space}", "space")] {
+            assert_eq!(key(template).unwrap_err().name(), name);
+        }
     }
 }

@@ -6,6 +6,7 @@ mod groups;
 mod lists;
 mod reads;
 mod rows;
+pub mod runs;
 mod upkeep;
 mod writes;
 
@@ -130,6 +131,7 @@ fn fold(key: &Key, found: &Found, events: &[Event]) -> Result<Append, String> {
         history,
         attempt_floor: found.attempt_floor,
         outputs: Vec::new(),
+        dispatch: None,
     })
 }
 

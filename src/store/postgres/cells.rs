@@ -48,9 +48,18 @@ impl<'row> Cells<'row> {
         self.bytes(column).map(Uuid::from_bytes)
     }
 
-    fn bytes<const N: usize>(&mut self, column: &'static str) -> Result<[u8; N], Malformed> {
+    /// So many bytes.
+    pub fn bytes<const N: usize>(&mut self, column: &'static str) -> Result<[u8; N], Malformed> {
         let bytes: &[u8] = self.get(column)?;
         bytes.try_into().map_err(|_| Malformed::new(column, format!("not {N} bytes")))
+    }
+
+    /// Sixteen bytes or null.
+    pub fn id_or_null(&mut self, column: &'static str) -> Result<Option<Uuid>, Malformed> {
+        let bytes = self.or_null::<&[u8]>(column)?;
+        let id =
+            |bytes| Uuid::from_slice(bytes).map_err(|_| Malformed::new(column, "not 16 bytes"));
+        bytes.map(id).transpose()
     }
 
     /// The columns of a record; `None` where there is none.
@@ -96,13 +105,7 @@ impl<'row> Cells<'row> {
         Ok(Some(EventRow {
             revision: self.get("revision")?,
             write_id: self.id("write_id")?,
-            outcome_id: match self.or_null::<&[u8]>("outcome_id")? {
-                None => None,
-                Some(bytes) => Some(
-                    Uuid::from_slice(bytes)
-                        .map_err(|_| Malformed::new("outcome_id", "not 16 bytes"))?,
-                ),
-            },
+            outcome_id: self.id_or_null("outcome_id")?,
             kind: self.get("type")?,
             attempt: self.get("attempt")?,
             recorded_at: self.get("recorded_at")?,

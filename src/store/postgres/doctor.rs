@@ -11,7 +11,8 @@ use super::store::Site;
 use super::transaction::Deadline;
 use crate::plan::time::Timestamp;
 use crate::store::CouldNot;
-use crate::store::check::{Check, Checked};
+use crate::store::check::{Check, Checked, version};
+use crate::store::columns::RUNS_SINCE;
 use crate::store::location::PostgresAt;
 use crate::store::row::Malformed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -53,14 +54,11 @@ pub fn check(at: &PostgresAt, probing: bool, within: Duration) -> Checked {
         Ok(health) => {
             checked.store_id = Some(health.store_id);
             let mark = if health.scratch { ", a scratch store" } else { "" };
-            let version = schema::VERSION;
-            let version = format!(
-                "version {version} in {}, this ctrlrun reads {version}{mark}",
-                site.names.quoted()
-            );
+            let whereabouts = format!(" in {}{mark}", site.names.quoted());
+            let version = version(health.schema_version, &whereabouts, schema::VERSION);
             checked.checks.push(Check::fine("schema", version));
             checked.checks.push(origin(&link, deadline));
-            match rights(&link, &site.names, deadline) {
+            match rights(&link, &site.names, health.schema_version, deadline) {
                 Ok(rights) => checked.checks.push(rights),
                 Err(fault) => {
                     checked.checks.push(Check::wrong("rights", "not told", could_not(fault)));
@@ -191,7 +189,8 @@ fn this_clock() -> Timestamp {
     Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
-/// What a role that runs effects needs, of each table; and what one that prunes needs besides.
+/// What a role that runs effects needs, of each table; and what one needs besides that prunes, or that
+/// drives workflows.
 const WRITER: [(&str, &str); 9] = [
     ("store", "SELECT"),
     ("effects", "SELECT"),
@@ -206,8 +205,30 @@ const WRITER: [(&str, &str); 9] = [
 const PRUNER: [(&str, &str); 3] =
     [("effects", "DELETE"), ("history", "DELETE"), ("output", "DELETE")];
 
-/// What this role may do with the store (PGS-8).
-fn rights(link: &Link, names: &Names, deadline: Deadline) -> Result<Check, Fault> {
+const DRIVER: [(&str, &str); 17] = [
+    ("runs", "SELECT"),
+    ("runs", "INSERT"),
+    ("runs", "UPDATE"),
+    ("run_history", "SELECT"),
+    ("run_history", "INSERT"),
+    ("inbox", "SELECT"),
+    ("inbox", "INSERT"),
+    ("inbox", "UPDATE"),
+    ("inbox", "DELETE"),
+    ("dispatches", "SELECT"),
+    ("dispatches", "INSERT"),
+    ("dispatches", "UPDATE"),
+    ("dispatches", "DELETE"),
+    ("wakeups", "SELECT"),
+    ("wakeups", "INSERT"),
+    ("wakeups", "UPDATE"),
+    ("wakeups", "DELETE"),
+];
+
+/// What this role may do with the store, whose schema has that version (PGS-8).
+fn rights(link: &Link, names: &Names, version: i64, deadline: Deadline) -> Result<Check, Fault> {
+    // A table that is not there yet cannot be asked about.
+    let driver = if version >= RUNS_SINCE { &DRIVER[..] } else { &[] };
     let asks = |needs: &[(&str, &str)]| -> Vec<String> {
         let ask = |(table, right): &(&str, &str)| {
             let table = format!("{}.{table}", names.quoted()).replace('\'', "''");
@@ -217,10 +238,9 @@ fn rights(link: &Link, names: &Names, deadline: Deadline) -> Result<Check, Fault
     };
     let floor = format!("{}.store", names.quoted()).replace('\'', "''");
     let sql = format!(
-        "SELECT pg_catalog.quote_ident(current_user), {}, {}, \
+        "SELECT pg_catalog.quote_ident(current_user), {}, \
          pg_catalog.has_column_privilege('{floor}', 'attempt_floor', 'UPDATE')",
-        asks(&WRITER).join(", "),
-        asks(&PRUNER).join(", ")
+        asks(&[&WRITER[..], driver, &PRUNER[..]].concat()).join(", ")
     );
     let rows = link.query(&sql, &[], deadline.left())?;
     let row = rows.first().ok_or_else(|| Malformed::new("rights", "no answer"))?;
@@ -232,20 +252,34 @@ fn rights(link: &Link, names: &Names, deadline: Deadline) -> Result<Check, Fault
             lacking.push(need);
         }
     }
+    let mut drives = true;
+    for _ in driver {
+        drives &= cells.get::<bool>("rights")?;
+    }
     let mut prunes = true;
     for _ in 0..=PRUNER.len() {
         prunes &= cells.get::<bool>("rights")?;
     }
     let writes = |(_, right): &&(&str, &str)| *right != "SELECT";
     let looks = lacking.iter().all(|need| writes(&need));
-    let found = match (lacking.is_empty(), prunes) {
-        (true, true) => "may run effects, and forget them",
-        (true, false) => "may run effects; may not forget them (ctrlrun prune --forget-keys)",
+    let found = match (lacking.is_empty(), drives, prunes) {
+        (true, true, true) if driver.is_empty() => "may run effects, and forget them",
+        (true, true, true) => "may run effects and workflows, and forget effects",
+        (true, true, false) if driver.is_empty() => {
+            "may run effects; may not forget them (ctrlrun prune --forget-keys)"
+        }
+        (true, true, false) => {
+            "may run effects and workflows; may not forget effects (ctrlrun prune --forget-keys)"
+        }
+        (true, false, true) => "may run effects, and forget them; may not run workflows",
+        (true, false, false) => {
+            "may run effects; may not run workflows, nor forget effects (ctrlrun prune --forget-keys)"
+        }
         // Somebody who may write nothing at all is meant to look.
-        (false, _) if looks && lacking.len() == WRITER.iter().filter(writes).count() => {
+        (false, ..) if looks && lacking.len() == WRITER.iter().filter(writes).count() => {
             "may only look"
         }
-        (false, _) => {
+        (false, ..) => {
             let grants: Vec<String> = lacking
                 .iter()
                 .map(|(table, right)| {

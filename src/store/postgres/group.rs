@@ -11,12 +11,14 @@ use super::error::{Fault, is_victim};
 use super::health::{NO_ORIGIN_COLUMNS, ORIGIN_COLUMNS, Origin};
 use super::link::{Committed, Link, LinkError};
 use super::read::Param;
+use super::runs;
 use super::schema::{self, VERSION};
 use super::transaction::{MARK, begin, both, roll_back};
-use super::write::{Try, Writing, not_in_transaction, rolled_back};
-use crate::store::Append;
-use crate::store::columns::{Columns, miscounted, time_over};
+use super::write::{Try, Writing, rolled_back};
+use crate::store::columns::{Columns, OLDEST, miscounted, time_over};
 use crate::store::row::{Malformed, integer, stream_name};
+use crate::store::runs::columns::woken_by;
+use crate::store::{Append, CouldNot, Reason};
 
 /// How a try of a group ended, on this link.
 pub enum Group {
@@ -81,6 +83,11 @@ const BEFORE: usize = 3;
 /// Tries `appends`, of different keys and in their order, once. After [`Try::Aborted`] and
 /// [`Try::Unknown`] the link is not to be used any more.
 pub fn append(link: &Link, appends: &[&Append], writing: &Writing<'_>) -> Group {
+    if appends.iter().any(|append| append.dispatch.is_some()) {
+        // A reserve that is held to a dispatch waits for whoever is at that (WFL-9), and the others
+        // are not to wait with it.
+        return Group::Apart;
+    }
     let columns: Result<Vec<Columns>, _> = appends.iter().map(|a| Columns::of(a)).collect();
     // One that no store can hold is told of by itself, not by the group.
     let Ok(columns) = columns else {
@@ -129,7 +136,7 @@ fn write(
     let mark = appends.first().map_or_else(String::new, |a| a.next.write_id.0.simple().to_string());
     let opening = begin(deadline.left(), &mark);
     let shape = Shape::of(appends);
-    let sql = names.fill(&shape.statement(writing.tells_origin));
+    let sql = names.fill(&shape.statement(writing.home.is_some()));
     let rows = Rows::of(appends, columns)?;
     let store_id: &[u8] = writing.store_id.as_bytes();
     let mut params: Vec<Param<'_>> =
@@ -177,12 +184,23 @@ fn write(
     Ok((matched, origin))
 }
 
+/// BEGIN took no effect, so the statement behind it wrote nothing either (PGS-2).
+pub fn not_in_transaction() -> CouldNot {
+    CouldNot {
+        reason: Reason::Unreachable,
+        message: "the server did not run the write in the transaction that was begun for it"
+            .to_owned(),
+        hint: None,
+    }
+}
+
 /// What a group consists of: what it has none of is not mentioned, and not planned.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     inserts: bool,
     updates: bool,
     outputs: bool,
+    wakes: bool,
 }
 
 impl Shape {
@@ -191,6 +209,7 @@ impl Shape {
             inserts: appends.iter().any(|append| append.found.is_none()),
             updates: appends.iter().any(|append| append.found.is_some()),
             outputs: appends.iter().any(|append| !append.outputs.is_empty()),
+            wakes: appends.iter().any(|append| woken_by(append).is_some()),
         }
     }
 
@@ -210,7 +229,7 @@ impl Shape {
         let mut sql = format!(
             "WITH store AS (
                SELECT schema_version, store_id, attempt_floor,
-                 schema_version = $1 AND store_id = $2 AND {marked} AS fits
+                 schema_version BETWEEN {OLDEST} AND $1 AND store_id = $2 AND {marked} AS fits
                FROM :schema.store),
              given AS (SELECT {} FROM {})",
             collated(&names(&row)),
@@ -259,6 +278,9 @@ impl Shape {
                 bytes = excluded.bytes, whole = excluded.whole, head = excluded.head,
                 tail = excluded.tail";
             sql += &beside("outputs", "output", after + EVENT.len(), &OUTPUT, replace);
+        }
+        if self.wakes {
+            sql += &format!(", woken AS ({})", runs::wake_all());
         }
         let of_outputs = match self.outputs {
             true => "(SELECT pg_catalog.count(*) FROM outputs)",

@@ -1,11 +1,12 @@
 //! Whether a server and a store on it may be used: asked once, at open, in one round trip (PGS-7).
-use tokio_postgres::types::Type;
+use std::time::SystemTime;
+
+use data_encoding::HEXLOWER;
 use uuid::Uuid;
 
 use super::cells::Cells;
 use super::error::{Fault, code};
 use super::link::Link;
-use super::read::{CLOCK, Param};
 use super::schema::{self, Names};
 use super::transaction::Deadline;
 use crate::plan::time::Timestamp;
@@ -18,6 +19,21 @@ pub struct Origin {
     system: i64,
     timeline: String,
 }
+
+/// The server that a store was found on, while it was opened for writing.
+#[derive(Debug, Clone)]
+pub struct Home {
+    /// Which one.
+    pub origin: Origin,
+    /// What it says to [`SINCE`]: where another connection is told the same, it leads to the same
+    /// server, and to the same of its lives. For a server that takes writes goes on to write the log
+    /// of its timeline until it ends.
+    pub since: String,
+}
+
+/// When the server was started, to the microsecond and whatever the session's settings. It costs
+/// much less than asking for an [`Origin`].
+pub const SINCE: &str = "pg_catalog.timestamptz_send(pg_catalog.pg_postmaster_start_time())";
 
 /// The columns of an [`Origin`]. The timeline is that of the log being written: the one in the
 /// control file lags behind a promotion.
@@ -43,16 +59,28 @@ impl Origin {
         let timeline = cells.or_null("timeline")?;
         Ok(system.zip(timeline).map(|(system, timeline)| Self { system, timeline }))
     }
+
+    /// Asks for it.
+    ///
+    /// # Errors
+    /// The link's; [`Malformed`].
+    pub fn ask(link: &Link, deadline: Deadline) -> Result<Option<Self>, Fault> {
+        let rows = link.query(ORIGIN, &[], deadline.left())?;
+        let row = rows.first().ok_or_else(|| Malformed::new("system_identifier", "no answer"))?;
+        Ok(Self::read(&mut Cells::new(row, 0))?)
+    }
 }
 
 /// What a store on a server is, once it was found fit.
 pub struct Health {
+    /// Its schema's version, one that this binary knows.
+    pub schema_version: i64,
     /// Drawn when it was made.
     pub store_id: Uuid,
     /// Whether it carries the mark of a scratch store.
     pub scratch: bool,
-    /// Whether this role may ask which server it is.
-    pub tells_origin: bool,
+    /// Which server it is on; `None` if this role may not ask, or did not.
+    pub home: Option<Home>,
     /// The attempt floor and the clock.
     pub glimpse: Glimpse,
 }
@@ -63,13 +91,16 @@ const SERVER: &str = "pg_catalog.current_setting('server_encoding'), \
      pg_catalog.current_setting('transaction_read_only')";
 
 /// A new connection knows nothing of the catalogue yet, so this asks no more of it than has to be
-/// known: what a role may not do is found by the first write, which asks for all of its rights.
-const STORE: &str = "s.schema_version, s.store_id, s.scratch, s.attempt_floor, :clock, \
-     pg_catalog.num_nonnulls(pg_catalog.to_regclass($2), pg_catalog.to_regclass($3), \
-       pg_catalog.to_regclass($4)), \
+/// known, in the way that costs least: what a role may not do is found by the first write, which asks
+/// for all of its rights; and a table that could be published is there and is logged. Where one could
+/// not, [`TABLES`] tells why.
+const STORE: &str = "s.schema_version, s.store_id, s.scratch, s.attempt_floor, \
+     pg_catalog.clock_timestamp()";
+
+/// How many of the tables beside `store` are there, and which of all are not logged.
+const TABLES: &str = "SELECT pg_catalog.num_nonnulls(:tables), \
      ARRAY(SELECT c.relname::text FROM pg_catalog.pg_class c WHERE c.oid IN \
-       (pg_catalog.to_regclass($1), pg_catalog.to_regclass($2), pg_catalog.to_regclass($3), \
-        pg_catalog.to_regclass($4)) AND c.relpersistence <> 'p') FROM :schema.store s";
+       (pg_catalog.to_regclass(:store), :tables) AND c.relpersistence <> 'p')";
 
 /// Examines the server and the store.
 ///
@@ -108,27 +139,56 @@ fn ask(
     deadline: Deadline,
 ) -> Result<Health, Fault> {
     let columns = if origin { ORIGIN_COLUMNS } else { NO_ORIGIN_COLUMNS };
-    let sql = names.fill(&format!("SELECT {SERVER}, {columns}, {STORE}").replace(":clock", CLOCK));
-    let tables = ["store", "effects", "history", "output"]
-        .map(|table| format!("{}.{table}", names.quoted()));
-    let params = tables.each_ref().map(|table| -> Param<'_> { (table, Type::TEXT) });
-    let rows = link.query(&sql, &params, deadline.left())?;
+    let fine = names.tables().map(|table| {
+        format!("pg_catalog.pg_relation_is_publishable(pg_catalog.to_regclass({table}))")
+    });
+    let sql = format!(
+        "SELECT {SERVER}, {columns}, {SINCE}, {STORE}, {} FROM {}.store s",
+        fine.join(" AND "),
+        names.quoted()
+    );
+    let rows = link.query(&sql, &[], deadline.left())?;
     let Some(row) = rows.first() else {
         return Err(Malformed::new("store_id", "the store has lost its row").into());
     };
     let mut cells = Cells::new(row, 0);
     server(&mut cells, names, writes)?;
-    let found = Origin::read(&mut cells)?;
-    schema::check(cells.get("schema_version")?, names)?;
+    let origin = Origin::read(&mut cells)?;
+    let since: &[u8] = cells.get("since")?;
+    // As a statement without parameters has it answered.
+    let since = format!("\\x{}", HEXLOWER.encode(since));
+    let schema_version = cells.get("schema_version")?;
+    schema::check(schema_version, names)?;
     let health = Health {
+        schema_version,
         store_id: cells.id("store_id")?,
         scratch: cells.get("scratch")?,
-        tells_origin: found.is_some(),
+        home: origin.map(|origin| Home { origin, since }),
         glimpse: Glimpse {
             attempt_floor: natural("attempt_floor", cells.get("attempt_floor")?)?,
-            now: Timestamp(cells.get("now")?),
+            now: now(cells.get("now")?)?,
         },
     };
+    if cells.or_null("tables")? != Some(true) {
+        tables(link, names, deadline)?;
+    }
+    Ok(health)
+}
+
+fn now(said: SystemTime) -> Result<Timestamp, Malformed> {
+    let since = said.duration_since(SystemTime::UNIX_EPOCH).ok();
+    let micros = since.and_then(|since| i64::try_from(since.as_micros()).ok());
+    micros.map(Timestamp).ok_or_else(|| Malformed::new("now", "the server's clock is before 1970"))
+}
+
+/// What is wrong with the tables, if anything is.
+fn tables(link: &Link, names: &Names, deadline: Deadline) -> Result<(), Fault> {
+    let [store, others @ ..] = names.tables();
+    let others = others.map(|table| format!("pg_catalog.to_regclass({table})")).join(", ");
+    let sql = TABLES.replace(":tables", &others).replace(":store", &store);
+    let rows = link.query(&sql, &[], deadline.left())?;
+    let row = rows.first().ok_or_else(|| Malformed::new("tables", "no answer"))?;
+    let mut cells = Cells::new(row, 0);
     let there: i32 = cells.get("tables")?;
     let unlogged: Vec<&str> = cells.get("relpersistence")?;
     if there != 3 {
@@ -141,7 +201,7 @@ fn ask(
         let mend = format!("ALTER TABLE {}.TABLE SET LOGGED, for each", names.quoted());
         return Err(names.unfit(&what, &mend).into());
     }
-    Ok(health)
+    Ok(())
 }
 
 fn server(cells: &mut Cells<'_>, names: &Names, writes: bool) -> Result<(), Fault> {

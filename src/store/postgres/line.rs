@@ -1,7 +1,7 @@
-//! The bytes of one connection, and the command tags that go by.
+//! The bytes of one connection, and what goes by of which the driver does not tell.
 //!
-//! The driver hides the tag of a command: a COMMIT that the server answered with ROLLBACK looks
-//! like success. So the bytes are listened to on their way in, below the driver and above TLS.
+//! It hides the tag of a command: a COMMIT that the server answered with ROLLBACK looks like success.
+//! And it hides whether there is a transaction. So the bytes are listened to on their way in, below the driver and above TLS.
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,12 +48,20 @@ pub struct Tap {
     left: usize,
     body: Vec<u8>,
     tag: Option<String>,
+    status: Option<u8>,
 }
 
 impl Tap {
     /// The tag of the last command that ended, and forgets it.
     pub fn take_tag(&mut self) -> Option<String> {
         self.tag.take()
+    }
+
+    /// Whether the server said, at the end of its last answer, that it is in a transaction that has
+    /// not failed.
+    #[must_use]
+    pub fn in_transaction(&self) -> bool {
+        self.status == Some(b'T')
     }
 
     fn hear(&mut self, mut bytes: &[u8]) {
@@ -70,7 +78,7 @@ impl Tap {
                 continue;
             }
             let (body, rest) = bytes.split_at(self.left.min(bytes.len()));
-            if self.head.first() == Some(&b'C') {
+            if matches!(self.head.first(), Some(b'C' | b'Z')) {
                 let room = TAG_BYTES.saturating_sub(self.body.len());
                 self.body.extend(body.iter().take(room));
             }
@@ -87,6 +95,9 @@ impl Tap {
         if self.head.first() == Some(&b'C') {
             let tag = self.body.strip_suffix(&[0]).unwrap_or(&self.body);
             self.tag = Some(String::from_utf8_lossy(tag).into_owned());
+        }
+        if self.head.first() == Some(&b'Z') {
+            self.status = self.body.first().copied();
         }
         self.head.clear();
     }
@@ -166,6 +177,9 @@ mod tests {
             }
             assert_eq!(tap.take_tag().as_deref(), Some("ROLLBACK"), "in pieces of {size}");
             assert_eq!(tap.take_tag(), None);
+            assert!(!tap.in_transaction());
+            tap.hear(b"Z\0\0\0\x05T");
+            assert!(tap.in_transaction(), "in pieces of {size}");
         }
     }
 }

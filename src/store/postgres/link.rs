@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::Severity;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Error, Row};
+use tokio_postgres::{Client, Error, Row, SimpleQueryMessage};
 
 use super::line::Tap;
 
@@ -194,6 +194,24 @@ impl Link {
     /// [`LinkError`].
     pub fn batch(&self, sql: &str, within: Duration) -> Result<(), LinkError> {
         self.run(within, async |client| client.batch_execute(sql).await)
+    }
+
+    /// The same with answers, as texts. It stops at the first statement that fails.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub fn simple(
+        &self,
+        sql: &str,
+        within: Duration,
+    ) -> Result<Vec<SimpleQueryMessage>, LinkError> {
+        self.run(within, async |client| client.simple_query(sql).await)
+    }
+
+    /// Whether the server said with its last answer that it is in a transaction.
+    #[must_use]
+    pub fn in_transaction(&self) -> bool {
+        self.tap.lock().unwrap_or_else(PoisonError::into_inner).in_transaction()
     }
 
     /// One statement with typed parameters, never prepared by name, in one round trip; all its rows.

@@ -18,8 +18,10 @@
 //! | `store` | the store, and its one connection |
 //! | `transaction` | how a transaction of ours begins and ends |
 //! | `write`, `group` | one conditional write, and many together |
+//! | [`literal`] | values in the text of a statement |
 //! | `read`, `list`, `cells` | what is read |
 //! | `upkeep` | walking over all of it, letting go of what is old |
+//! | `runs` | workflow runs |
 //! | `doctor`, `probe` | what the server is like, and what it does in an experiment |
 //! | `error` | what errors mean |
 //! | [`faultproxy`] | a proxy that cuts, stalls or rewrites at one message, on purpose |
@@ -36,12 +38,14 @@ pub mod here;
 pub mod line;
 pub mod link;
 mod list;
+pub mod literal;
 mod open;
 pub mod params;
 pub mod passfile;
 mod probe;
 mod read;
 pub mod refusal;
+mod runs;
 mod schema;
 pub mod secret;
 pub mod service;

@@ -28,7 +28,7 @@ pub fn open(at: &PostgresAt, options: &Options) -> Result<Opened, CouldNot> {
     let link = site.connect(deadline)?;
     let (health, created) = found(&link, &site.names, options.mode, deadline)
         .map_err(|fault| explained(fault, &site.names))?;
-    if options.mode != Mode::Read && !health.tells_origin {
+    if options.mode != Mode::Read && health.home.is_none() {
         warnings.push(format!(
             "this role may not ask which server it is on, so a commit whose answer is lost cannot be \
              settled: {GRANT_ORIGIN}"
@@ -40,12 +40,14 @@ pub fn open(at: &PostgresAt, options: &Options) -> Result<Opened, CouldNot> {
     };
     let identity = Identity {
         store_id: health.store_id,
-        schema_version: u32::try_from(schema::VERSION).unwrap_or(u32::MAX),
+        schema_version: u32::try_from(health.schema_version).unwrap_or(u32::MAX),
         scratch: health.scratch,
         place: site.names.place.clone(),
     };
     let before_commit = options.before_commit.clone().filter(|_| health.scratch);
-    let store = Postgres::new(site, identity, &health, before_commit, link);
+    let before_run_commit = options.before_run_commit.clone().filter(|_| health.scratch);
+    let stops = (before_commit, before_run_commit);
+    let store = Postgres::new(site, identity, health, stops, link);
     Ok(Opened { store: Box::new(store), warnings, created, grants })
 }
 

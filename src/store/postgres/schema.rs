@@ -4,15 +4,17 @@ use tokio_postgres::types::Type;
 
 use super::error::Fault;
 use super::link::{Committed, Link};
+use super::literal;
 use super::read::Param;
 use super::transaction::{Deadline, begin, roll_back};
 use crate::store::columns::{check_version, draw_id};
 use crate::store::{CouldNot, Reason};
 
 /// Step N leads from version N to version N + 1. A step that was released is never changed.
-const STEPS: [&str; 1] = [include_str!("../schema/postgres_1.sql")];
+const STEPS: [&str; 2] =
+    [include_str!("../schema/postgres_1.sql"), include_str!("../schema/postgres_2.sql")];
 
-/// The version that this binary reads and writes.
+/// The newest version that this binary reads and writes.
 pub const VERSION: i64 = STEPS.len() as i64;
 
 /// Whoever makes or moves a store in a database holds this: the letters of "ctrlrun".
@@ -43,6 +45,18 @@ impl Names {
         &self.quoted
     }
 
+    /// The names of its tables as texts in SQL: `store`, and the others.
+    pub fn tables(&self) -> [String; 4] {
+        ["store", "effects", "history", "output"].map(|table| {
+            let mut name = String::new();
+            // No identifier has a NUL in it: an empty name is that of no table.
+            match literal::text(&mut name, &format!("{}.{table}", self.quoted)) {
+                Ok(()) => name,
+                Err(_) => "''".to_owned(),
+            }
+        })
+    }
+
     /// A statement with the schema's name where it says `:schema`.
     pub fn fill(&self, sql: &str) -> String {
         sql.replace(":schema", &self.quoted)
@@ -60,6 +74,11 @@ impl Names {
     /// The line that makes or moves it.
     pub fn init(&self) -> String {
         format!("ctrlrun init --store '{}'", self.place.replace('\'', "'\\''"))
+    }
+
+    /// The line that moves it.
+    pub fn upgrade(&self) -> String {
+        format!("{} --upgrade", self.init())
     }
 
     /// It is not there.
@@ -89,6 +108,11 @@ impl Names {
              GRANT SELECT ON {schema}.store TO WRITER;\n\
              GRANT SELECT, INSERT, UPDATE ON {schema}.effects, {schema}.output TO WRITER;\n\
              GRANT SELECT, INSERT ON {schema}.history TO WRITER;\n\
+             -- and, where it drives workflows:\n\
+             GRANT SELECT, INSERT, UPDATE ON {schema}.runs TO WRITER;\n\
+             GRANT SELECT, INSERT ON {schema}.run_history TO WRITER;\n\
+             GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.inbox, {schema}.dispatches, \
+             {schema}.wakeups TO WRITER;\n\
              -- a writer that shall also forget effects (ctrlrun prune --forget-keys), besides:\n\
              -- GRANT DELETE ON {schema}.effects, {schema}.history, {schema}.output TO WRITER;\n\
              -- GRANT UPDATE (attempt_floor) ON {schema}.store TO WRITER;\n\
@@ -104,7 +128,7 @@ impl Names {
 /// # Errors
 /// [`Reason::Unfit`] (exit 78).
 pub fn check(version: i64, names: &Names) -> Result<(), CouldNot> {
-    check_version(version, VERSION, &names.place, &format!("{} --upgrade", names.init()))
+    check_version(version, VERSION, &names.place, &names.upgrade())
 }
 
 /// Moves the schema to the newest version. True if this call made it from nothing.

@@ -7,7 +7,7 @@ use super::connect::{ConnectError, Try as Attempted, Why, connect};
 use super::conninfo::Conninfo;
 use super::error::{Fault, code, could_not, not_connected};
 use super::group::{self as many, Group};
-use super::health::{GRANT_ORIGIN, Health, Origin};
+use super::health::{GRANT_ORIGIN, Health, Home, Origin};
 use super::here;
 use super::link::{Link, LinkError};
 use super::list::Listing;
@@ -18,10 +18,12 @@ use super::upkeep;
 use super::write::{self, Try, Writing};
 use crate::plan::effect::{HistoryRow, WriteId};
 use crate::plan::key::Key;
+use crate::plan::workflow::RunId;
+use crate::store::runs::turns::Turns;
 use crate::store::upkeep::{Gone, Step};
 use crate::store::{
-    Append, Ask, BeforeCommit, Captured, CouldNot, Cut, End, Filter, Flow, Found, Glimpse,
-    Identity, Listed, Pruned, Reason, Stats, Store, Stream, Walked, group,
+    Append, Ask, BeforeCommit, BeforeRunCommit, Captured, CouldNot, Cut, End, Filter, Flow, Found,
+    Glimpse, Identity, Listed, Pruned, Reason, Runs, Stats, Store, Stream, Walked, group,
 };
 
 /// A connection that was unused for so long is opened anew: what lies between (a firewall, a pooler)
@@ -80,25 +82,41 @@ fn may_have_room_soon(error: &ConnectError) -> bool {
 
 /// A store on a Postgres server, open.
 pub struct Postgres {
-    site: Site,
-    identity: Identity,
-    tells_origin: bool,
+    pub(super) site: Site,
+    pub(super) identity: Identity,
+    home: Option<Home>,
     glimpse: Glimpse,
     before_commit: Option<BeforeCommit>,
+    pub(super) before_run_commit: Option<BeforeRunCommit>,
     session: Mutex<Session>,
 }
 
 /// What changes from verb to verb.
-struct Session {
+pub(super) struct Session {
     link: Option<Link>,
     used: Instant,
+    /// Whose turn it is in the queues.
+    pub turns: Turns,
     /// The tries of appends whose COMMIT gave no answer that counts.
     in_doubt: Vec<InDoubt>,
 }
 
+/// What a write is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// An effect.
+    Effect(Key),
+    /// A workflow run.
+    Run(RunId),
+}
+
+fn subject(append: &Append) -> Subject {
+    Subject::Effect(append.next.key.clone())
+}
+
 /// A try that nobody knows the end of.
 struct InDoubt {
-    key: Key,
+    about: Subject,
     write_id: WriteId,
     /// Where it was written, as far as the server would say.
     wrote_at: Option<Origin>,
@@ -109,21 +127,26 @@ impl Postgres {
     pub fn new(
         site: Site,
         identity: Identity,
-        health: &Health,
-        before_commit: Option<BeforeCommit>,
+        health: Health,
+        (before_commit, before_run_commit): (Option<BeforeCommit>, Option<BeforeRunCommit>),
         link: Link,
     ) -> Self {
-        let (tells_origin, glimpse) = (health.tells_origin, health.glimpse);
-        let session = Session { link: Some(link), used: Instant::now(), in_doubt: Vec::new() };
-        Self { site, identity, tells_origin, glimpse, before_commit, session: Mutex::new(session) }
+        let session = Mutex::new(Session {
+            link: Some(link),
+            used: Instant::now(),
+            turns: Turns::default(),
+            in_doubt: Vec::new(),
+        });
+        let Health { home, glimpse, .. } = health;
+        Self { site, identity, home, glimpse, before_commit, before_run_commit, session }
     }
 
-    fn session(&self) -> MutexGuard<'_, Session> {
+    pub(super) fn session(&self) -> MutexGuard<'_, Session> {
         // A panic of another thread took its link with it.
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn could_not(&self, fault: Fault) -> CouldNot {
+    pub(super) fn could_not(&self, fault: Fault) -> CouldNot {
         if matches!(code(&fault), Some("42P01" | "3F000")) {
             return self.site.names.missing();
         }
@@ -132,7 +155,7 @@ impl Postgres {
 
     /// Reads; once more on a new connection where the one that was kept turns out to have ended, for
     /// nothing was asked on it that could not be asked again.
-    fn read<T>(
+    pub(super) fn read<T>(
         &self,
         deadline: Deadline,
         mut what: impl FnMut(&Link) -> Result<T, Fault>,
@@ -155,8 +178,45 @@ impl Postgres {
         answer.map_err(|fault| self.could_not(fault))
     }
 
-    fn loading<'a>(&'a self, key: &'a Key, ask: Ask) -> Loading<'a> {
-        Loading { names: &self.site.names, store_id: self.identity.store_id, key, ask }
+    /// Tries one write, and keeps in mind where it was tried if nobody knows its end.
+    pub(super) fn write_on(
+        &self,
+        about: Subject,
+        write_id: WriteId,
+        within: Duration,
+        attempt: impl FnOnce(&Link, &Writing<'_>) -> (Try, Option<Origin>),
+    ) -> End {
+        let deadline = Deadline::new(within);
+        let mut session = self.session();
+        session.settled_before(&about, write_id);
+        let (end, wrote_at) = self.try_on(&mut session, deadline, attempt);
+        session.ended(about, write_id, end, wrote_at.as_ref())
+    }
+
+    /// Tries a write that is nobody's to settle.
+    pub(super) fn write_once(
+        &self,
+        within: Duration,
+        attempt: impl FnOnce(&Link, &Writing<'_>) -> Try,
+    ) -> End {
+        let deadline = Deadline::new(within);
+        let mut session = self.session();
+        self.try_on(&mut session, deadline, |link, writing| (attempt(link, writing), None)).0
+    }
+
+    fn try_on(
+        &self,
+        session: &mut Session,
+        deadline: Deadline,
+        attempt: impl FnOnce(&Link, &Writing<'_>) -> (Try, Option<Origin>),
+    ) -> (End, Option<Origin>) {
+        let link = match session.kept().map_or_else(|| self.site.connect(deadline), Ok) {
+            Ok(link) => link,
+            Err(error) => return (End::NotCommitted(error), None),
+        };
+        let (tried, wrote_at) = attempt(&link, &self.writing(deadline));
+        let end = self.told_of(session, link, tried);
+        (end, wrote_at)
     }
 
     /// `None` where they have to be asked for one by one.
@@ -168,14 +228,14 @@ impl Postgres {
         Writing {
             names: &self.site.names,
             store_id: self.identity.store_id,
-            tells_origin: self.tells_origin,
+            home: self.home.as_ref(),
             before_commit: self.before_commit.as_ref(),
             deadline,
         }
     }
 
     /// What a try means, and what becomes of its link.
-    fn told(&self, session: &mut Session, link: Link, tried: Try) -> End {
+    fn told_of(&self, session: &mut Session, link: Link, tried: Try) -> End {
         match tried {
             Try::Landed => {
                 session.keep(link);
@@ -194,20 +254,60 @@ impl Postgres {
             Try::Unknown(fault) => End::Unknown(self.could_not(fault)),
         }
     }
+    /// Reads on a fresh connection, and takes nothing for read that is not of the server that was
+    /// written to (CMT-9).
+    pub(super) fn reread_on<T>(
+        &self,
+        about: &Subject,
+        within: Duration,
+        mut read: impl FnMut(&Link, Deadline) -> Result<(T, Option<Origin>), Fault>,
+    ) -> Result<T, CouldNot> {
+        let deadline = Deadline::new(within);
+        let mut session = self.session();
+        session.link = None;
+        let of_key = |doubt: &&InDoubt| doubt.about == *about;
+        if session.in_doubt.iter().filter(of_key).any(|doubt| doubt.wrote_at.is_none()) {
+            return Err(self.cannot_be_told());
+        }
+        let link = self.site.connect(deadline)?;
+        loop {
+            match read(&link, deadline) {
+                Ok((found, origin)) => {
+                    for doubt in session.in_doubt.iter().filter(of_key) {
+                        self.same_server(doubt, origin.as_ref())?;
+                    }
+                    session.keep(link);
+                    return Ok(found);
+                }
+                // Under a stricter isolation level than ours the wait for a writer ends so.
+                Err(Fault::Link(LinkError::Server(error)))
+                    if matches!(&*error.code, "40001" | "40P01") && !deadline.passed() => {}
+                Err(fault) => return Err(self.could_not(fault)),
+            }
+        }
+    }
+
+    fn loading<'a>(&'a self, key: &'a Key, ask: Ask) -> Loading<'a> {
+        Loading { names: &self.site.names, store_id: self.identity.store_id, key, ask }
+    }
 }
 
 impl Session {
-    /// Another append to a key means that the one before it was settled, or given up.
-    fn settled_before(&mut self, append: &Append) {
-        let (key, write_id) = (&append.next.key, append.next.write_id);
-        self.in_doubt.retain(|doubt| doubt.key != *key || doubt.write_id == write_id);
+    /// Another append to it means that the one before was settled, or given up.
+    fn settled_before(&mut self, about: &Subject, write_id: WriteId) {
+        self.in_doubt.retain(|doubt| doubt.about != *about || doubt.write_id == write_id);
     }
 
     /// Keeps in mind where a write was made that nobody knows the end of.
-    fn ended(&mut self, append: &Append, end: End, wrote_at: Option<&Origin>) -> End {
+    fn ended(
+        &mut self,
+        about: Subject,
+        write_id: WriteId,
+        end: End,
+        wrote_at: Option<&Origin>,
+    ) -> End {
         if let End::Unknown(_) = &end {
-            let (key, write_id) = (append.next.key.clone(), append.next.write_id);
-            self.in_doubt.push(InDoubt { key, write_id, wrote_at: wrote_at.cloned() });
+            self.in_doubt.push(InDoubt { about, write_id, wrote_at: wrote_at.cloned() });
         }
         end
     }
@@ -230,16 +330,9 @@ impl Store for Postgres {
     }
 
     fn append(&self, append: &Append, within: Duration) -> End {
-        let deadline = Deadline::new(within);
-        let mut session = self.session();
-        session.settled_before(append);
-        let link = match session.kept().map_or_else(|| self.site.connect(deadline), Ok) {
-            Ok(link) => link,
-            Err(error) => return End::NotCommitted(error),
-        };
-        let (tried, wrote_at) = write::append(&link, append, &self.writing(deadline));
-        let end = self.told(&mut session, link, tried);
-        session.ended(append, end, wrote_at.as_ref())
+        self.write_on(subject(append), append.next.write_id, within, |link, writing| {
+            write::append(link, append, writing)
+        })
     }
 
     fn load_many(&self, asked: &[(&Key, Ask)], within: Duration) -> Vec<Result<Found, CouldNot>> {
@@ -264,7 +357,7 @@ impl Store for Postgres {
         let mut session = self.session();
         let ordered: Vec<&Append> = places.iter().map(|at| appends[*at]).collect();
         for append in &ordered {
-            session.settled_before(append);
+            session.settled_before(&subject(append), append.next.write_id);
         }
         let link = match session.kept().map_or_else(|| self.site.connect(deadline), Ok) {
             Ok(link) => link,
@@ -280,10 +373,15 @@ impl Store for Postgres {
                 }
             };
         let mut ends = vec![group::twice(); appends.len()];
-        let common = self.told(&mut session, link, tried);
+        let common = self.told_of(&mut session, link, tried);
         for ((at, append), matched) in places.into_iter().zip(ordered).zip(matched) {
             ends[at] = match matched {
-                true => session.ended(append, common.clone(), wrote_at.as_ref()),
+                true => session.ended(
+                    subject(append),
+                    append.next.write_id,
+                    common.clone(),
+                    wrote_at.as_ref(),
+                ),
                 false => End::Refused,
             };
         }
@@ -319,7 +417,8 @@ impl Store for Postgres {
             Err(error) => return asked.iter().map(|_| Err(error.clone())).collect(),
         };
         let told = |((key, _), found): (&(&Key, Ask), Result<Found, Fault>)| {
-            for doubt in session.in_doubt.iter().filter(|doubt| doubt.key == **key) {
+            let about = Subject::Effect((*key).clone());
+            for doubt in session.in_doubt.iter().filter(|doubt| doubt.about == about) {
                 self.same_server(doubt, origin.as_ref())?;
             }
             found.map_err(|fault| self.could_not(fault))
@@ -328,31 +427,10 @@ impl Store for Postgres {
     }
 
     fn reread(&self, key: &Key, ask: Ask, within: Duration) -> Result<Found, CouldNot> {
-        let deadline = Deadline::new(within);
-        let mut session = self.session();
-        session.link = None;
-        let of_key = |doubt: &&InDoubt| doubt.key == *key;
-        if session.in_doubt.iter().filter(of_key).any(|doubt| doubt.wrote_at.is_none()) {
-            return Err(self.cannot_be_told());
-        }
-        let link = self.site.connect(deadline)?;
-        loop {
-            match self.loading(key, ask).load_locked(&link, deadline) {
-                Ok((found, origin)) => {
-                    for doubt in session.in_doubt.iter().filter(of_key) {
-                        self.same_server(doubt, origin.as_ref())?;
-                    }
-                    session.keep(link);
-                    return Ok(found);
-                }
-                // Under a stricter isolation level than ours the wait for a writer ends so.
-                Err(Fault::Link(LinkError::Server(error)))
-                    if matches!(&*error.code, "40001" | "40P01") && !deadline.passed() => {}
-                Err(fault) => return Err(self.could_not(fault)),
-            }
-        }
+        self.reread_on(&Subject::Effect(key.clone()), within, |link, deadline| {
+            self.loading(key, ask).load_locked(link, deadline)
+        })
     }
-
     fn list(
         &self,
         filter: &Filter,
@@ -446,6 +524,10 @@ impl Store for Postgres {
     fn stats(&self, within: Duration) -> Result<Stats, CouldNot> {
         let deadline = Deadline::new(within);
         self.read(deadline, |link| upkeep::stats(link, &self.site.names, deadline))
+    }
+
+    fn runs(&self) -> &dyn Runs {
+        self
     }
 
     fn identity(&self) -> &Identity {

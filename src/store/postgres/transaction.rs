@@ -1,9 +1,4 @@
 //! A transaction of ours: how it begins, how it is given up, and the deadline over all of it.
-//!
-//! BEGIN travels together with the first statement behind it, and nobody waits for BEGIN's own
-//! answer: that saves a round trip. Should BEGIN fail, the statement would run outside of any
-//! transaction and be committed by itself. So BEGIN also sets a mark, which lives as long as the
-//! transaction does, and a statement that writes does so only where it finds the mark (PGS-2).
 use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -41,18 +36,41 @@ impl Deadline {
 
 /// The text that begins a transaction in which nothing takes longer than `left`, whatever becomes
 /// of us: a server that has lost its client must not hold the key for ever.
+///
+/// What follows it in the same message does not run where it fails. What is sent behind it in a message
+/// of its own may run outside of any transaction; if that writes, `mark` is to be required by it, which
+/// lives as long as the transaction does. Empty: there is none.
 pub fn begin(left: Duration, mark: &str) -> String {
     // The server's own ends come before ours, so that they are answers and not silence. 0 would mean
     // no end.
     let part = |percent: u32| (left * percent / 100).as_millis().max(1);
-    format!(
+    let text = format!(
         "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = {}; \
-         SET LOCAL statement_timeout = {}; SET LOCAL idle_in_transaction_session_timeout = {}; \
-         SET LOCAL {MARK} = '{mark}'",
+         SET LOCAL statement_timeout = {}; SET LOCAL idle_in_transaction_session_timeout = {}",
         part(80),
         part(90),
         // Longer than a lock is waited for: it is not to fire while anybody still hopes.
         part(200),
+    );
+    match mark {
+        "" => text,
+        mark => format!("{text}; SET LOCAL {MARK} = '{mark}'"),
+    }
+}
+
+/// The same for what is made once more should a crash of the server undo it: nobody waits until its
+/// commit is on disk (PGS-11).
+pub fn begin_light(left: Duration, mark: &str) -> String {
+    format!("{}; SET LOCAL synchronous_commit = off", begin(left, mark))
+}
+
+/// The text that begins a transaction which only looks, all of it at one moment, and which does not
+/// hold that moment for longer than `left`.
+pub fn look(left: Duration) -> String {
+    let left = left.as_millis().max(1);
+    format!(
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = {left}; \
+         SET LOCAL idle_in_transaction_session_timeout = {left}"
     )
 }
 

@@ -11,7 +11,7 @@ use super::schema::{self, Names};
 use super::transaction::{Deadline, begin, roll_back};
 use super::write::Try;
 use crate::plan::time::Timestamp;
-use crate::store::columns::{RECORD_COLUMNS, event_columns, record_columns, time_over};
+use crate::store::columns::{OLDEST, RECORD_COLUMNS, event_columns, record_columns, time_over};
 use crate::store::row::{Malformed, integer, natural};
 use crate::store::stop::{self, Point};
 use crate::store::upkeep::{
@@ -167,7 +167,8 @@ const HELD: &str = "held AS MATERIALIZED (
     ORDER BY e.effect_key FOR UPDATE OF e)";
 
 const STORE: &str = "WITH store AS (
-    SELECT s.schema_version, s.store_id, s.schema_version = $4 AND s.store_id = $5 AS fits
+    SELECT s.schema_version, s.store_id,
+      s.schema_version BETWEEN :oldest AND $4 AND s.store_id = $5 AS fits
     FROM :schema.store s), ";
 
 /// All of an effect goes with its row, in this one statement: there is none that half of one would
@@ -272,7 +273,8 @@ fn on_rows(
     if let Some(floor) = &floor {
         params.push((floor as &(dyn ToSql + Sync), Type::INT8));
     }
-    let sql = names.fill(&[STORE, HELD, what].concat());
+    let sql = [STORE, HELD, what].concat().replace(":oldest", &OLDEST.to_string());
+    let sql = names.fill(&sql);
     let answer = link.query(&sql, &params, deadline.left())?;
     let row =
         answer.first().ok_or_else(|| Malformed::new("store_id", "the store has lost its row"))?;

@@ -1,26 +1,30 @@
 //! One conditional write, in two exchanges: BEGIN with the one statement that writes row, history and
-//! outputs; then COMMIT alone (PGS-1 to PGS-4).
+//! outputs, as one message; then COMMIT alone (PGS-1 to PGS-4).
 //!
 //! | what fails | end | why |
 //! |---|---|---|
 //! | anything before COMMIT was sent | not committed | the transaction is given up, COMMIT is never sent |
+//! | the server says that there is no transaction behind BEGIN | unknown | the write was committed by itself, or is gone |
 //! | COMMIT, by SQLSTATE 40001 or 40P01 | not committed | the server says that it aborted |
 //! | COMMIT, answered with the tag ROLLBACK | not committed | the server says that there was nothing to commit |
 //! | COMMIT, by anything else | unknown | an error, a lost line and silence prove nothing |
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use super::cells::Cells;
 use super::error::{Fault, is_victim};
-use super::health::{NO_ORIGIN_COLUMNS, ORIGIN_COLUMNS, Origin};
+use super::health::{Home, Origin, SINCE};
 use super::link::{Committed, Link};
+use super::literal::{self, Cell, Value};
 use super::read::Param;
+use super::runs::{self, OfRun};
 use super::schema::{self, Names, VERSION};
-use super::transaction::{Deadline, MARK, begin, both, roll_back};
+use super::transaction::{Deadline, begin, roll_back};
 use crate::plan::protocol::Kept;
-use crate::store::columns::{Columns, miscounted, same_attempt, time_over};
-use crate::store::row::{EventRow, Malformed, integer, stream_name};
-use crate::store::{Append, BeforeCommit, Captured, CouldNot, Reason};
+use crate::store::columns::{Columns, OLDEST, miscounted, same_attempt, time_over};
+use crate::store::row::{EventRow, Malformed, Row, integer, stream_name};
+use crate::store::{Append, BeforeCommit, CouldNot, Reason};
 
 /// How a try ended, on this link.
 pub enum Try {
@@ -42,74 +46,23 @@ pub struct Writing<'a> {
     pub names: &'a Names,
     /// The store that must be there.
     pub store_id: Uuid,
-    /// Whether this role may ask which server it is.
-    pub tells_origin: bool,
-    /// A stop point before COMMIT.
+    /// The server that it was found on, where this role may ask which it is.
+    pub home: Option<&'a Home>,
+    /// A stop point before COMMIT, of effects.
     pub before_commit: Option<&'a BeforeCommit>,
     /// When it has to be over.
     pub deadline: Deadline,
 }
 
-const INSERT: &str = "INSERT INTO :schema.effects(
-    effect_key, record_version, write_id, reservation_id, state, first_attempt, attempt, attempt_id,
-    fingerprint, program, arguments, command, lease_expires_at, cause, reaped, in_doubt, doubted,
-    exit_code, signal, detail, resolved_by, reason, proven_failures, run_id, created_at, updated_at)
-  SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-    $21, $22, $23, $24, $25, $26
-  FROM :schema.store WHERE :fits AND attempt_floor = $30
-  ON CONFLICT (effect_key) DO NOTHING";
+/// Asked only where no row came back: is it the store's doing, or that of the row? Or was the row
+/// written, by this very transaction, and its history was not?
+const WHY: &str = "SELECT schema_version, store_id, EXISTS (SELECT FROM :schema.effects
+    WHERE effect_key = $1 AND write_id = $2
+      AND xmin = pg_catalog.xid(pg_catalog.pg_current_xact_id_if_assigned()))
+  FROM :schema.store";
 
-const UPDATE: &str = "UPDATE :schema.effects SET
-    record_version = $2, write_id = $3, reservation_id = $4, state = $5, first_attempt = $6,
-    attempt = $7, attempt_id = $8, fingerprint = $9, program = $10, arguments = $11, command = $12,
-    lease_expires_at = $13, cause = $14, reaped = $15, in_doubt = $16, doubted = $17,
-    exit_code = $18, signal = $19, detail = $20, resolved_by = $21, reason = $22,
-    proven_failures = $23, run_id = $24, created_at = $25, updated_at = $26
-  WHERE effect_key = $1 AND record_version = $30 AND write_id = $31
-    AND EXISTS (SELECT FROM :schema.store WHERE :fits)";
-
-/// The same within an attempt: what it was granted with stays as it is.
-const UPDATE_WITHIN: &str = "UPDATE :schema.effects SET
-    record_version = $2, write_id = $3, state = $5, lease_expires_at = $13, cause = $14,
-    reaped = $15, in_doubt = $16, doubted = $17, exit_code = $18, signal = $19, detail = $20,
-    resolved_by = $21, reason = $22, proven_failures = $23, updated_at = $26
-  WHERE effect_key = $1 AND record_version = $30 AND write_id = $31
-    AND EXISTS (SELECT FROM :schema.store WHERE :fits)";
-
-/// The store that must be there, in the transaction that was begun for the write.
-const FITS: &str = "schema_version = $27 AND store_id = $28 AND :marked";
-
-/// `:row` is one of the two above. History and outputs come from it: where no row was written there
-/// is nothing to join them with (HIS-3). The answer counts all three. A new connection has to learn of
-/// everything that a statement mentions, so it mentions no more than is written.
-const WRITE: &str = "WITH written AS (:row RETURNING 1):events:outputs
-  SELECT pg_catalog.current_setting('synchronous_commit'), (SELECT pg_catalog.count(*) FROM written),
-    :of_events, :of_outputs, :origin";
-
-/// Asked only where no row was written: is it the store's doing, or that of the row?
-const WHY: &str = "SELECT schema_version, store_id, :marked FROM :schema.store";
-
-const EVENTS: &str = ",
-  events AS (
-    INSERT INTO :schema.history(
-      effect_key, revision, write_id, outcome_id, type, attempt, recorded_at, data)
-    SELECT $1, :each
-    RETURNING 1)";
-
-const OUTPUTS: &str = ",
-  outputs AS (
-    INSERT INTO :schema.output(effect_key, stream, attempt, bytes, whole, head, tail)
-    SELECT $1, :each
-    ON CONFLICT (effect_key, attempt, stream) DO UPDATE SET bytes = excluded.bytes,
-      whole = excluded.whole, head = excluded.head, tail = excluded.tail
-    RETURNING 1)";
-
-/// The parameters of a row, its condition included: with a write_id in it for an UPDATE.
-const OF_INSERT: usize = 30;
-const OF_UPDATE: usize = 31;
-/// The columns of an event and of an output, but for the key.
-const OF_EVENT: usize = 7;
-const OF_OUTPUT: usize = 6;
+/// Outputs that are longer together travel as they are, not as text, in an exchange of their own.
+const INLINE_MAX: usize = 1 << 20;
 
 /// Tries `append` once; also where it was written, as far as that is known. After
 /// [`Try::Aborted`] and [`Try::Unknown`] the link is not to be used any more.
@@ -118,19 +71,33 @@ pub fn append(link: &Link, append: &Append, writing: &Writing<'_>) -> (Try, Opti
         Ok(columns) => columns,
         Err(error) => return (Try::NotCommitted(error.into()), None),
     };
-    let (refused, origin) = match write(link, append, &columns, writing) {
-        Ok(Written { refused, origin }) => (refused, origin),
+    let written = write(link, append, &columns, writing);
+    let stop = writing.before_commit.map(|stop| || stop(append));
+    let stop = stop.as_ref().map(|stop| stop as &dyn Fn());
+    end(link, written, stop, writing)
+}
+
+/// Ends a transaction, and tells how it ended: what was written in it is committed, or it is given up.
+pub fn end(
+    link: &Link,
+    written: Result<Written, Fault>,
+    before_commit: Option<&dyn Fn()>,
+    writing: &Writing<'_>,
+) -> (Try, Option<Origin>) {
+    let origin = match written {
+        Ok(Written::Row(origin)) => origin,
+        Ok(Written::Refused) => {
+            roll_back(link);
+            return (Try::Refused, None);
+        }
+        Ok(Written::Outside(origin)) => return (Try::Unknown(not_in_transaction().into()), origin),
         Err(fault) => {
             roll_back(link);
             return (Try::NotCommitted(fault), None);
         }
     };
-    if refused {
-        roll_back(link);
-        return (Try::Refused, None);
-    }
-    if let Some(stop) = writing.before_commit {
-        stop(append);
+    if let Some(stop) = before_commit {
+        stop();
     }
     if writing.deadline.passed() {
         roll_back(link);
@@ -146,9 +113,14 @@ pub fn append(link: &Link, append: &Append, writing: &Writing<'_>) -> (Try, Opti
     (tried, origin)
 }
 
-struct Written {
-    refused: bool,
-    origin: Option<Origin>,
+/// How far it came before COMMIT.
+pub enum Written {
+    /// The row is written, there.
+    Row(Option<Origin>),
+    /// The condition did not hold.
+    Refused,
+    /// The row is written, there, and no transaction holds it back.
+    Outside(Option<Origin>),
 }
 
 /// Everything up to COMMIT.
@@ -159,51 +131,58 @@ fn write(
     writing: &Writing<'_>,
 ) -> Result<Written, Fault> {
     let deadline = writing.deadline;
-    let mark = append.next.write_id.0.simple().to_string();
-    let opening = begin(deadline.left(), &mark);
-    let sql = statement(append, writing);
-    let values = Values::of(append, columns, writing)?;
-    let params = values.params(columns, &mark);
-    // Both are answered before anything is concluded: an answer that nobody waits for would be
-    // taken for the next one's.
-    let rows = link.run(deadline.left(), async |client| {
-        let (begun, rows) =
-            both(client.batch_execute(&opening), client.query_typed(&sql, &params)).await;
-        begun?;
-        rows
-    })?;
-    let row = rows.first().ok_or_else(|| Malformed::new("written", "no answer"))?;
-    let mut cells = Cells::new(row, 0);
-    let durable: &str = cells.get("synchronous_commit")?;
-    let mut count = |column| cells.get::<i64>(column);
-    let (written, events, outputs) = (count("written")?, count("events")?, count("outputs")?);
-    let refused = match written {
-        0 => true,
-        1 => false,
-        more => return Err(miscounted(more.unsigned_abs()).into()),
+    let size = |kept: &Kept| kept.captured.head.len() + kept.captured.tail.len();
+    let inline = append.outputs.iter().map(size).sum::<usize>() <= INLINE_MAX;
+    let outputs = if inline { &append.outputs[..] } else { &[] };
+    let sql = statement(begin(deadline.left(), ""), append, columns, outputs, writing)?;
+    let answer = link.simple(&sql, deadline.left())?;
+    let mut rows = answer.iter().filter_map(|message| {
+        if let SimpleQueryMessage::Row(row) = message { Some(row) } else { None }
+    });
+    // A row comes back for each event of the row that was written.
+    let Some(row) = rows.next() else {
+        why_not(link, append, writing)?;
+        return Ok(Written::Refused);
     };
-    let origin = Origin::read(&mut cells)?;
-    if refused {
-        why_not(link, writing, &mark)?;
-        return Ok(Written { refused, origin });
+    let cell = |at: usize, column| {
+        row.try_get(at).ok().flatten().ok_or_else(|| Malformed::new(column, "no text"))
+    };
+    let since = cell(1, "since");
+    let home = writing.home;
+    if !link.in_transaction() {
+        let same = home.filter(|home| since.as_ref().is_ok_and(|since| home.since == *since));
+        return Ok(Written::Outside(same.map(|home| home.origin.clone())));
     }
-    let whole = |counted: i64, wanted: usize| usize::try_from(counted) == Ok(wanted);
-    if !whole(events, append.history.len()) || !whole(outputs, append.outputs.len()) {
-        return Err(miscounted(events.unsigned_abs().saturating_add(outputs.unsigned_abs())).into());
+    let (durable, since) = (cell(0, "synchronous_commit")?, since?);
+    let written: Option<usize> = cell(2, "outputs")?.parse().ok();
+    let events = 1 + rows.count();
+    if events != append.history.len().max(1) || written != Some(outputs.len()) {
+        let more = written.unwrap_or_default() as u64;
+        return Err(miscounted(more.saturating_add(events as u64)).into());
     }
+    if !inline {
+        write_outputs(link, append, writing)?;
+    }
+    let origin = match home {
+        Some(home) if home.since == since => Some(home.origin.clone()),
+        // Another of the servers behind one pooler; or it was started anew since the store was opened.
+        Some(_) => Origin::ask(link, deadline)?,
+        None => None,
+    };
     if matches!(durable, "off" | "local") {
         // Whoever set it: the role, the database, or another client of the same pooler (PGS-7).
         link.batch("SET LOCAL synchronous_commit = on", deadline.left())?;
     }
-    Ok(Written { refused, origin })
+    Ok(Written::Row(origin))
 }
 
-/// No row was written. That is the row's doing only where the store is the one that was opened, and
-/// where the write was made in its transaction.
-fn why_not(link: &Link, writing: &Writing<'_>, mark: &String) -> Result<(), Fault> {
+/// No row came back. That is the row's doing only where the store is the one that was opened, and
+/// where nothing was written.
+fn why_not(link: &Link, append: &Append, writing: &Writing<'_>) -> Result<(), Fault> {
     let names = writing.names;
-    let sql = names.fill(&WHY.replace(":marked", &marked(1)));
-    let rows = link.query(&sql, &[(mark, Type::TEXT)], writing.deadline.left())?;
+    let (key, write_id) = (append.next.key.as_str(), &append.next.write_id.0.as_bytes()[..]);
+    let params: [Param<'_>; 2] = [(&key, Type::TEXT), (&write_id, Type::BYTEA)];
+    let rows = link.query(&names.fill(WHY), &params, writing.deadline.left())?;
     let Some(row) = rows.first() else {
         return Err(Malformed::new("store_id", "the store has lost its row").into());
     };
@@ -212,181 +191,237 @@ fn why_not(link: &Link, writing: &Writing<'_>, mark: &String) -> Result<(), Faul
     if cells.id("store_id")? != writing.store_id {
         return Err(names.another_store().into());
     }
-    if cells.or_null("mark")? != Some(true) {
-        return Err(not_in_transaction().into());
+    if cells.get("written")? {
+        return Err(miscounted(0).into());
     }
     Ok(())
 }
 
-/// Whether the mark is the one of parameter `number`.
-fn marked(number: usize) -> String {
-    format!("pg_catalog.current_setting('{MARK}', true) = ${number}")
-}
-
-fn statement(append: &Append, writing: &Writing<'_>) -> String {
-    let (row, before) = match &append.found {
-        Some(found) if same_attempt(found, &append.next) => (UPDATE_WITHIN, OF_UPDATE),
-        Some(_) => (UPDATE, OF_UPDATE),
-        None => (INSERT, OF_INSERT),
-    };
-    let events = append.history.len();
-    let part = |text: &str, before: usize, columns: usize, rows: usize| match rows {
-        0 => String::new(),
-        // Of one row nothing has to be joined.
-        1 => text.replace(":each", &format!("{} FROM written", listed(before, columns))),
+/// The text of everything up to COMMIT.
+///
+/// The history comes from the row and the outputs do: where no row was written there is nothing to
+/// join them with (HIS-3). A new connection has to learn of everything that a statement mentions, so
+/// it mentions no more than is written. User's values go in last, and nothing is replaced behind them.
+fn statement(
+    opening: String,
+    append: &Append,
+    columns: &Columns,
+    outputs: &[Kept],
+    writing: &Writing<'_>,
+) -> Result<String, Malformed> {
+    let schema = writing.names.quoted();
+    let key = ("effect_key", Value::Text(Some(&columns.row.effect_key)));
+    let OfRun { dispatched, held, woken } = runs::of_effect(append, writing.names)?;
+    let mut sql = opening;
+    sql.push_str("; WITH ");
+    sql.push_str(&dispatched);
+    sql.push_str("written AS (");
+    match &append.found {
+        None => insert(&mut sql, append, &columns.row, held, writing)?,
+        Some(found) => {
+            let within = same_attempt(found, &append.next);
+            sql.push_str(&format!("UPDATE {schema}.effects SET "));
+            let cells = row_cells(&columns.row);
+            let set: Vec<Cell<'_>> = cells
+                .into_iter()
+                .filter(|(column, _)| !(within && GRANTED.contains(column)))
+                .filter(|(column, _)| *column != "effect_key")
+                .collect();
+            literal::assignments(&mut sql, &set)?;
+            let revision = integer("record_version", found.revision)?;
+            sql.push_str(" WHERE effect_key = ");
+            literal::list(&mut sql, &[key], false)?;
+            sql.push_str(&format!(" AND record_version = {revision} AND write_id = "));
+            literal::bytes(&mut sql, found.write_id.0.as_bytes());
+            sql.push_str(&format!(" AND EXISTS (SELECT FROM {schema}.store WHERE "));
+            fits(&mut sql, writing);
+            sql.push(')');
+            sql.push_str(held);
+        }
+    }
+    sql.push_str(" RETURNING 1)");
+    sql.push_str(&woken);
+    let mut count = "0";
+    if !outputs.is_empty() {
+        count = "(SELECT pg_catalog.count(*) FROM outputs)";
+        sql.push_str(", outputs AS (");
+        let cells = outputs.iter().map(|kept| output_cells(key, kept));
+        let rows: Vec<_> = cells.collect::<Result<_, _>>()?;
+        beside(&mut sql, schema, "output", &rows)?;
+        sql.push_str(REPLACE);
+        sql.push_str(" RETURNING 1)");
+    }
+    let answer = format!("pg_catalog.current_setting('synchronous_commit'), {SINCE}, {count}");
+    let rows: Vec<_> = columns.events.iter().map(|event| event_cells(key, event)).collect();
+    match rows.as_slice() {
+        [] => sql.push_str(&format!(" SELECT {answer} FROM written")),
         rows => {
-            let values = numbered(before, columns, rows);
-            text.replace(":each", &format!("v.* FROM written, (VALUES {values}) v"))
+            sql.push(' ');
+            beside(&mut sql, schema, "history", rows)?;
+            sql.push_str(&format!(" RETURNING {answer}"));
         }
-    };
-    let counted = |name: &str, rows: usize| match rows {
-        0 => "0::bigint".to_owned(),
-        _ => format!("(SELECT pg_catalog.count(*) FROM {name})"),
-    };
-    let origin = if writing.tells_origin { ORIGIN_COLUMNS } else { NO_ORIGIN_COLUMNS };
-    let outputs_after = before + events * OF_EVENT;
-    let sql = WRITE
-        .replace(":events", &part(EVENTS, before, OF_EVENT, events))
-        .replace(":outputs", &part(OUTPUTS, outputs_after, OF_OUTPUT, append.outputs.len()))
-        .replace(":of_events", &counted("events", events))
-        .replace(":of_outputs", &counted("outputs", append.outputs.len()))
-        .replace(":row", row)
-        .replace(":fits", FITS)
-        .replace(":origin", origin)
-        .replace(":marked", &marked(29));
-    writing.names.fill(&sql)
-}
-
-/// `($32, $33), ($34, $35)`: so many rows of so many columns, behind the first `before` parameters.
-fn numbered(before: usize, columns: usize, rows: usize) -> String {
-    let row = |row: usize| format!("({})", listed(before + row * columns, columns));
-    (0..rows).map(row).collect::<Vec<_>>().join(", ")
-}
-
-/// `$32, $33`: so many parameters, behind the first `before`.
-fn listed(before: usize, columns: usize) -> String {
-    let numbers: Vec<String> = (before + 1..=before + columns).map(|at| format!("${at}")).collect();
-    numbers.join(", ")
-}
-
-/// The values that have to be put together before they can be referred to.
-struct Values<'a> {
-    ids: [&'a [u8]; 3],
-    store_id: &'a [u8],
-    condition: i64,
-    write_id: Option<&'a [u8]>,
-    events: Vec<Event<'a>>,
-    outputs: Vec<Output<'a>>,
-}
-
-struct Event<'a> {
-    row: &'a EventRow,
-    write_id: &'a [u8],
-    outcome_id: Option<&'a [u8]>,
-}
-
-struct Output<'a> {
-    stream: &'static str,
-    attempt: i64,
-    bytes: i64,
-    captured: &'a Captured,
-}
-
-impl<'a> Values<'a> {
-    fn of(
-        append: &'a Append,
-        columns: &'a Columns,
-        writing: &'a Writing<'_>,
-    ) -> Result<Self, Malformed> {
-        let event = |row: &'a EventRow| Event {
-            row,
-            write_id: row.write_id.as_bytes(),
-            outcome_id: row.outcome_id.as_ref().map(|id| &id.as_bytes()[..]),
-        };
-        let output = |kept: &'a Kept| -> Result<Output<'a>, Malformed> {
-            Ok(Output {
-                stream: stream_name(kept.stream),
-                attempt: integer("attempt", kept.attempt)?,
-                bytes: integer("bytes", kept.captured.bytes)?,
-                captured: &kept.captured,
-            })
-        };
-        let row = &columns.row;
-        Ok(Self {
-            ids: [row.write_id.as_bytes(), row.reservation_id.as_bytes(), &row.fingerprint],
-            store_id: writing.store_id.as_bytes(),
-            condition: match &append.found {
-                None => integer("attempt_floor", append.attempt_floor)?,
-                Some(found) => integer("record_version", found.revision)?,
-            },
-            write_id: append.found.as_ref().map(|found| &found.write_id.0.as_bytes()[..]),
-            events: columns.events.iter().map(event).collect(),
-            outputs: append.outputs.iter().map(output).collect::<Result<_, _>>()?,
-        })
     }
+    Ok(sql)
+}
 
-    fn params<'b>(&'b self, columns: &'b Columns, mark: &'b String) -> Vec<Param<'b>> {
-        let row = &columns.row;
-        let mut params: Vec<Param<'b>> = vec![
-            (&row.effect_key, Type::TEXT),
-            (&row.record_version, Type::INT8),
-            (&self.ids[0], Type::BYTEA),
-            (&self.ids[1], Type::BYTEA),
-            (&row.state, Type::TEXT),
-            (&row.first_attempt, Type::INT8),
-            (&row.attempt, Type::INT8),
-            (&row.attempt_id, Type::TEXT),
-            (&self.ids[2], Type::BYTEA),
-            (&row.program, Type::TEXT),
-            (&row.arguments, Type::INT8),
-            (&row.command, Type::TEXT),
-            (&row.lease_expires_at, Type::INT8),
-            (&row.cause, Type::TEXT),
-            (&row.reaped, Type::BOOL),
-            (&row.in_doubt, Type::BOOL),
-            (&row.doubted, Type::BOOL),
-            (&row.exit_code, Type::INT8),
-            (&row.signal, Type::INT8),
-            (&row.detail, Type::TEXT),
-            (&row.resolved_by, Type::TEXT),
-            (&row.reason, Type::TEXT),
-            (&row.proven_failures, Type::INT8),
-            (&row.run_id, Type::TEXT),
-            (&row.created_at, Type::INT8),
-            (&row.updated_at, Type::INT8),
-            (&VERSION, Type::INT8),
-            (&self.store_id, Type::BYTEA),
-            (mark, Type::TEXT),
-            (&self.condition, Type::INT8),
+fn insert(
+    sql: &mut String,
+    append: &Append,
+    row: &Row,
+    held: &str,
+    writing: &Writing<'_>,
+) -> Result<(), Malformed> {
+    let schema = writing.names.quoted();
+    let cells = row_cells(row);
+    let floor = integer("attempt_floor", append.attempt_floor)?;
+    sql.push_str(&format!("INSERT INTO {schema}.effects({}) SELECT ", columns_of(&cells)));
+    literal::list(sql, &cells, false)?;
+    sql.push_str(&format!(" FROM {schema}.store WHERE "));
+    fits(sql, writing);
+    sql.push_str(&format!(
+        " AND attempt_floor = {floor}{held} ON CONFLICT (effect_key) DO NOTHING"
+    ));
+    Ok(())
+}
+
+/// The store that must be there.
+fn fits(sql: &mut String, writing: &Writing<'_>) {
+    sql.push_str(&format!("schema_version BETWEEN {OLDEST} AND {VERSION} AND store_id = "));
+    literal::bytes(sql, writing.store_id.as_bytes());
+}
+
+/// An INSERT of `rows` beside the row that was written.
+fn beside(
+    sql: &mut String,
+    schema: &str,
+    table: &str,
+    rows: &[Vec<Cell<'_>>],
+) -> Result<(), Malformed> {
+    let columns = rows.first().map_or_else(String::new, |row| columns_of(row));
+    sql.push_str(&format!("INSERT INTO {schema}.{table}({columns}) SELECT "));
+    if let [row] = rows {
+        // Of one row nothing has to be joined, and its columns tell the types.
+        literal::list(sql, row, false)?;
+        sql.push_str(" FROM written");
+        return Ok(());
+    }
+    sql.push_str("v.* FROM written, (VALUES ");
+    for (at, row) in rows.iter().enumerate() {
+        sql.push_str(if at > 0 { ", (" } else { "(" });
+        literal::list(sql, row, true)?;
+        sql.push(')');
+    }
+    sql.push_str(") v");
+    Ok(())
+}
+
+fn columns_of(cells: &[Cell<'_>]) -> String {
+    cells.iter().map(|(column, _)| *column).collect::<Vec<_>>().join(", ")
+}
+
+/// What an attempt was granted with: within it these stay as they are.
+const GRANTED: [&str; 10] = [
+    "reservation_id",
+    "first_attempt",
+    "attempt",
+    "attempt_id",
+    "fingerprint",
+    "program",
+    "arguments",
+    "command",
+    "run_id",
+    "created_at",
+];
+
+fn row_cells(row: &Row) -> [Cell<'_>; 26] {
+    use Value::{Bytes, Flag, Int, Text};
+    [
+        ("effect_key", Text(Some(&row.effect_key))),
+        ("record_version", Int(Some(row.record_version))),
+        ("write_id", Bytes(Some(row.write_id.as_bytes()))),
+        ("reservation_id", Bytes(Some(row.reservation_id.as_bytes()))),
+        ("state", Text(Some(&row.state))),
+        ("first_attempt", Int(Some(row.first_attempt))),
+        ("attempt", Int(Some(row.attempt))),
+        ("attempt_id", Text(Some(&row.attempt_id))),
+        ("fingerprint", Bytes(Some(&row.fingerprint))),
+        ("program", Text(Some(&row.program))),
+        ("arguments", Int(Some(row.arguments))),
+        ("command", Text(row.command.as_deref())),
+        ("lease_expires_at", Int(row.lease_expires_at)),
+        ("cause", Text(row.cause.as_deref())),
+        ("reaped", Flag(row.reaped)),
+        ("in_doubt", Flag(row.in_doubt)),
+        ("doubted", Flag(row.doubted)),
+        ("exit_code", Int(row.exit_code)),
+        ("signal", Int(row.signal)),
+        ("detail", Text(row.detail.as_deref())),
+        ("resolved_by", Text(row.resolved_by.as_deref())),
+        ("reason", Text(row.reason.as_deref())),
+        ("proven_failures", Int(Some(row.proven_failures))),
+        ("run_id", Text(row.run_id.as_deref())),
+        ("created_at", Int(Some(row.created_at))),
+        ("updated_at", Int(Some(row.updated_at))),
+    ]
+}
+
+fn event_cells<'a>(key: Cell<'a>, event: &'a EventRow) -> Vec<Cell<'a>> {
+    use Value::{Bytes, Int, Text};
+    vec![
+        key,
+        ("revision", Int(Some(event.revision))),
+        ("write_id", Bytes(Some(event.write_id.as_bytes()))),
+        ("outcome_id", Bytes(event.outcome_id.as_ref().map(|id| &id.as_bytes()[..]))),
+        ("type", Text(Some(&event.kind))),
+        ("attempt", Int(Some(event.attempt))),
+        ("recorded_at", Int(Some(event.recorded_at))),
+        ("data", Text(Some(&event.data))),
+    ]
+}
+
+fn output_cells<'a>(key: Cell<'a>, kept: &'a Kept) -> Result<Vec<Cell<'a>>, Malformed> {
+    use Value::{Bytes, Flag, Int, Text};
+    Ok(vec![
+        key,
+        ("stream", Text(Some(stream_name(kept.stream)))),
+        ("attempt", Int(Some(integer("attempt", kept.attempt)?))),
+        ("bytes", Int(Some(integer("bytes", kept.captured.bytes)?))),
+        ("whole", Flag(kept.captured.whole)),
+        ("head", Bytes(Some(&kept.captured.head))),
+        ("tail", Bytes(Some(&kept.captured.tail))),
+    ])
+}
+
+/// What an attempt wrote earlier under the same name gives way.
+const REPLACE: &str = " ON CONFLICT (effect_key, attempt, stream) DO UPDATE SET
+    bytes = excluded.bytes, whole = excluded.whole, head = excluded.head, tail = excluded.tail";
+
+/// Long outputs, as they are, beside the row that this transaction has written.
+fn write_outputs(link: &Link, append: &Append, writing: &Writing<'_>) -> Result<(), Fault> {
+    let sql = writing.names.fill(
+        "INSERT INTO :schema.output(effect_key, stream, attempt, bytes, whole, head, tail)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+    ) + REPLACE;
+    let key = append.next.key.as_str();
+    for kept in &append.outputs {
+        let (stream, captured) = (stream_name(kept.stream), &kept.captured);
+        let attempt = integer("attempt", kept.attempt)?;
+        let bytes = integer("bytes", captured.bytes)?;
+        let params: [Param<'_>; 7] = [
+            (&key, Type::TEXT),
+            (&stream, Type::TEXT),
+            (&attempt, Type::INT8),
+            (&bytes, Type::INT8),
+            (&captured.whole, Type::BOOL),
+            (&captured.head, Type::BYTEA),
+            (&captured.tail, Type::BYTEA),
         ];
-        if let Some(write_id) = &self.write_id {
-            params.push((write_id as &(dyn ToSql + Sync), Type::BYTEA));
+        match link.execute(&sql, &params, writing.deadline.left())? {
+            1 => {}
+            other => return Err(miscounted(other).into()),
         }
-        for event in &self.events {
-            let of_event: [Param<'b>; OF_EVENT] = [
-                (&event.row.revision, Type::INT8),
-                (&event.write_id, Type::BYTEA),
-                (&event.outcome_id, Type::BYTEA),
-                (&event.row.kind, Type::TEXT),
-                (&event.row.attempt, Type::INT8),
-                (&event.row.recorded_at, Type::INT8),
-                (&event.row.data, Type::TEXT),
-            ];
-            params.extend(of_event);
-        }
-        for output in &self.outputs {
-            let of_output: [Param<'b>; OF_OUTPUT] = [
-                (&output.stream, Type::TEXT),
-                (&output.attempt, Type::INT8),
-                (&output.bytes, Type::INT8),
-                (&output.captured.whole, Type::BOOL),
-                (&output.captured.head, Type::BYTEA),
-                (&output.captured.tail, Type::BYTEA),
-            ];
-            params.extend(of_output);
-        }
-        params
     }
+    Ok(())
 }
 
 /// The server's word that there was nothing to commit.
@@ -398,11 +433,11 @@ pub fn rolled_back() -> CouldNot {
     }
 }
 
-/// BEGIN took no effect, so the statement behind it wrote nothing either (PGS-2).
-pub fn not_in_transaction() -> CouldNot {
+/// The server took BEGIN, and has no transaction: whatever it is, it does not hold to the protocol.
+fn not_in_transaction() -> CouldNot {
     CouldNot {
         reason: Reason::Unreachable,
-        message: "the server did not run the write in the transaction that was begun for it"
+        message: "the server did not keep the write in the transaction that was begun for it"
             .to_owned(),
         hint: None,
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::place::{self, directory_of};
 use super::upkeep::LOG_MAX;
 use super::{absolute, open, schema};
-use crate::store::check::{Check, Checked};
+use crate::store::check::{Check, Checked, version};
 use crate::store::location::SqliteAt;
 use crate::store::{CouldNot, Mode, Options};
 
@@ -20,11 +20,8 @@ pub fn check(at: &SqliteAt, within: Duration) -> Checked {
         Ok((store, warnings, _)) => {
             checked.store_id = Some(store.identity.store_id);
             let mark = if store.identity.scratch { ", a scratch store" } else { "" };
-            let version = schema::VERSION;
-            checked.checks.push(Check::fine(
-                "schema",
-                format!("version {version}, this ctrlrun reads {version}{mark}"),
-            ));
+            let found = i64::from(store.identity.schema_version);
+            checked.checks.push(Check::fine("schema", version(found, mark, schema::VERSION)));
             checked.checks.push(durability(&store, within));
             checked.checks.push(file_system(&path, &warnings));
         }

@@ -9,6 +9,7 @@
 //! | `read`, `list` | what is read |
 //! | `upkeep` | walking over all of it, letting go of what is old |
 //! | `doctor` | what the file and its place are like |
+//! | `runs` | workflow runs |
 //! | `busy` | waiting for a lock |
 //! | `error` | what SQLite's errors mean |
 mod busy;
@@ -18,6 +19,7 @@ mod list;
 mod open;
 mod place;
 mod read;
+mod runs;
 mod schema;
 mod upkeep;
 mod write;
@@ -33,9 +35,10 @@ use self::error::{Fault, could_not, is_busy};
 use self::list::Listing;
 use self::open::{Frozen, Site};
 use self::write::{Group, Try};
+use super::runs::turns::Turns;
 use super::{
-    Append, Ask, BeforeCommit, Captured, CouldNot, Cut, End, Filter, Flow, Found, Identity, Listed,
-    Pruned, Reason, Stats, Store, Stream, Walked, group,
+    Append, Ask, BeforeCommit, BeforeRunCommit, Captured, CouldNot, Cut, End, Filter, Flow, Found,
+    Identity, Listed, Pruned, Reason, Runs, Stats, Store, Stream, Walked, group,
 };
 use crate::plan::effect::{HistoryRow, WriteId};
 use crate::plan::key::Key;
@@ -44,12 +47,14 @@ use crate::store::stop::{self, Point};
 use crate::store::upkeep::{Gone, Step};
 
 pub use self::open::open;
+pub use self::schema::VERSION as NEWEST;
 
 /// A store in a SQLite file, open.
 pub struct Sqlite {
     site: Site,
     identity: Identity,
     before_commit: Option<BeforeCommit>,
+    before_run_commit: Option<BeforeRunCommit>,
     session: Mutex<Session>,
 }
 
@@ -61,6 +66,8 @@ struct Session {
     /// Writes whose COMMIT failed in a way that proves nothing. What is read of them, there or not,
     /// is no evidence by itself (CMT-8).
     suspects: Vec<WriteId>,
+    /// Whose turn it is in the queues.
+    turns: Turns,
 }
 
 impl Session {
@@ -121,40 +128,6 @@ impl Sqlite {
         answer.map_err(|fault| self.could_not(fault))
     }
 
-    /// Writes once. `write_id` is that of the rows it leaves, where it leaves any.
-    fn write(
-        &self,
-        within: Duration,
-        write_id: Option<WriteId>,
-        what: impl FnOnce(&Opening, &Deadline) -> Try,
-    ) -> End {
-        if self.site.read_only {
-            return End::NotCommitted(self.site.for_reading());
-        }
-        let mut session = self.session(within);
-        // A write to a file that lost its place would be found by nobody (STO-9).
-        if let Err(error) = self.site.still() {
-            return End::NotCommitted(error);
-        }
-        let deadline = session.deadline.clone();
-        let opening = match session.connection.take() {
-            Some(opening) => opening,
-            None => match deadline.insist(|| self.site.connect(&deadline)) {
-                Ok(opening) => opening,
-                Err(fault) => return End::NotCommitted(self.could_not(fault)),
-            },
-        };
-        let tried = what(&opening, &deadline);
-        if opening.connection.is_autocommit() {
-            session.connection = Some(opening);
-        }
-        let end = self.told(tried);
-        match write_id {
-            Some(write_id) => session.ended(write_id, end),
-            None => end,
-        }
-    }
-
     /// How it keeps its log, as it is set in the file.
     fn journal_mode(&self, within: Duration) -> Result<String, CouldNot> {
         let mut session = self.session(within);
@@ -168,8 +141,26 @@ impl Sqlite {
     }
 
     fn load_on(&self, session: &mut Session, key: &Key, ask: Ask) -> Result<Found, CouldNot> {
+        self.evident(
+            session,
+            |connection| self.found(connection, key, ask),
+            |found| {
+                let of_row = found.record.iter().map(|record| record.write_id);
+                of_row.chain(found.event.iter().map(|event| event.write_id)).collect()
+            },
+        )
+    }
+
+    /// Reads what `ids` tells the writes of, and takes nothing for read that may be gone after a power
+    /// failure.
+    fn evident<T>(
+        &self,
+        session: &mut Session,
+        mut what: impl FnMut(&Connection) -> Result<T, Fault>,
+        ids: fn(&T) -> Vec<WriteId>,
+    ) -> Result<T, CouldNot> {
         if session.suspects.is_empty() {
-            return self.read(session, |connection| self.found(connection, key, ask));
+            return self.read(session, what);
         }
         // CMT-8. The log may hold a commit record that failed to reach the disk: this process reads
         // past it, another, after a crash, would find it. A truncating checkpoint settles that: what
@@ -183,11 +174,8 @@ impl Sqlite {
         if settled {
             session.suspects.clear();
         }
-        let found = self.read(session, |connection| self.found(connection, key, ask))?;
-        let suspect = |id: WriteId| session.suspects.contains(&id);
-        let of_row = found.record.as_ref().map(|record| record.write_id);
-        let of_event = found.event.as_ref().map(|event| event.write_id);
-        if of_row.is_some_and(suspect) || of_event.is_some_and(suspect) {
+        let found = self.read(session, &mut what)?;
+        if ids(&found).iter().any(|id| session.suspects.contains(id)) {
             // It is seen, and yet may be gone after a power failure.
             return Err(CouldNot {
                 reason: Reason::Unreachable,
@@ -232,6 +220,49 @@ impl Sqlite {
         }
     }
 
+    /// Tries one write, on a connection to the file that was opened. `write_id` names it where it can
+    /// be looked for afterwards.
+    fn write_on(
+        &self,
+        session: &mut Session,
+        write_id: Option<WriteId>,
+        attempt: impl FnOnce(&Connection, &Deadline) -> Try,
+    ) -> End {
+        if self.site.read_only {
+            return End::NotCommitted(self.site.for_reading());
+        }
+        // A write to a file that lost its place would be found by nobody (STO-9).
+        if let Err(error) = self.site.still() {
+            return End::NotCommitted(error);
+        }
+        let deadline = session.deadline.clone();
+        let opening = match session.connection.take() {
+            Some(opening) => opening,
+            None => match deadline.insist(|| self.site.connect(&deadline)) {
+                Ok(opening) => opening,
+                Err(fault) => return End::NotCommitted(self.could_not(fault)),
+            },
+        };
+        let tried = attempt(&opening.connection, &deadline);
+        if opening.connection.is_autocommit() {
+            session.connection = Some(opening);
+        }
+        let end = self.told(tried);
+        match write_id {
+            Some(write_id) => session.ended(write_id, end),
+            None => end,
+        }
+    }
+
+    fn told(&self, tried: Try) -> End {
+        match tried {
+            Try::Landed => End::Landed,
+            Try::Refused => End::Refused,
+            Try::NotCommitted(fault) => End::NotCommitted(self.could_not(fault)),
+            Try::Unknown(fault) => End::Unknown(self.could_not(fault)),
+        }
+    }
+
     /// A fresh connection, to the same store.
     fn renew(&self, session: &mut Session) -> Result<(), CouldNot> {
         let deadline = session.deadline.clone();
@@ -251,15 +282,6 @@ impl Sqlite {
         Ok(())
     }
 
-    fn told(&self, tried: Try) -> End {
-        match tried {
-            Try::Landed => End::Landed,
-            Try::Refused => End::Refused,
-            Try::NotCommitted(fault) => End::NotCommitted(self.could_not(fault)),
-            Try::Unknown(fault) => End::Unknown(self.could_not(fault)),
-        }
-    }
-
     fn found(&self, connection: &Connection, key: &Key, ask: Ask) -> Result<Found, Fault> {
         read::load(connection, key, ask, &self.identity.place, now)
     }
@@ -272,9 +294,9 @@ impl Store for Sqlite {
     }
 
     fn append(&self, append: &Append, within: Duration) -> End {
-        let stop = self.before_commit.as_ref();
-        self.write(within, Some(append.next.write_id), |opening, deadline| {
-            write::append(&opening.connection, deadline, append, stop)
+        let mut session = self.session(within);
+        self.write_on(&mut session, Some(append.next.write_id), |connection, deadline| {
+            write::append(connection, deadline, append, self.before_commit.as_ref())
         })
     }
 
@@ -413,8 +435,8 @@ impl Store for Sqlite {
     fn prune(&self, cut: &Cut, within: Duration) -> Pruned {
         let mut gone = Gone::default();
         let stop = || stop::here(Point::InPrune, self.identity.scratch);
-        let tried = self.write(within, None, |opening, deadline| {
-            let connection = &opening.connection;
+        let mut session = self.session(within);
+        let tried = self.write_on(&mut session, None, |connection, deadline| {
             match upkeep::bound_the_log(connection, &self.site.path, upkeep::LOG_MAX) {
                 Ok(()) => upkeep::prune(connection, deadline, cut, stop, &mut gone),
                 Err(fault) => Try::NotCommitted(fault),
@@ -432,6 +454,10 @@ impl Store for Sqlite {
     fn stats(&self, within: Duration) -> Result<Stats, CouldNot> {
         let mut session = self.session(within);
         self.read(&mut session, |connection| upkeep::stats(connection, &self.site.path))
+    }
+
+    fn runs(&self) -> &dyn Runs {
+        self
     }
 
     fn identity(&self) -> &Identity {
@@ -516,6 +542,7 @@ mod tests {
             history: vec![row],
             attempt_floor: 0,
             outputs: Vec::new(),
+            dispatch: None,
         };
         assert_eq!(store.append(&append, Duration::from_secs(9)), End::Landed);
         next

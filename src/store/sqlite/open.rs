@@ -16,6 +16,7 @@ use super::place::{self, FileId, FileSystem, Status, directory_of};
 use super::schema::{self, Standing};
 use super::{Opening, Session, Sqlite, absolute, quoted};
 use crate::store::location::{Location, SqliteAt};
+use crate::store::runs::turns::Turns;
 use crate::store::{CouldNot, Identity, Mode, Opened, Options, Reason};
 
 /// Where a store is, and how it is opened.
@@ -86,13 +87,20 @@ pub(super) fn sqlite(
     let mark = schema::mark(&opening.connection).map_err(understood)?;
     let identity = Identity {
         store_id: mark.store_id,
-        schema_version: u32::try_from(schema::VERSION).unwrap_or(u32::MAX),
+        schema_version: mark.schema_version,
         scratch: mark.scratch,
         place: site.place.clone(),
     };
     let before_commit = options.before_commit.clone().filter(|_| mark.scratch);
-    let session = Session { connection: Some(opening), deadline, suspects: Vec::new() };
-    let store = Sqlite { site, identity, before_commit, session: Mutex::new(session) };
+    let before_run_commit = options.before_run_commit.clone().filter(|_| mark.scratch);
+    let session = Session {
+        connection: Some(opening),
+        deadline,
+        suspects: Vec::new(),
+        turns: Turns::default(),
+    };
+    let session = Mutex::new(session);
+    let store = Sqlite { site, identity, before_commit, before_run_commit, session };
     Ok((store, warnings, created))
 }
 

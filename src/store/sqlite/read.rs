@@ -193,7 +193,8 @@ impl<'row> Cells<'row> {
         }
     }
 
-    fn text_or_null(&mut self, column: &'static str) -> Result<Option<String>, Malformed> {
+    /// Text or null.
+    pub fn text_or_null(&mut self, column: &'static str) -> Result<Option<String>, Malformed> {
         match self.next(column)? {
             ValueRef::Null => Ok(None),
             ValueRef::Text(bytes) => match std::str::from_utf8(bytes) {
@@ -206,12 +207,14 @@ impl<'row> Cells<'row> {
         }
     }
 
-    fn text(&mut self, column: &'static str) -> Result<String, Malformed> {
+    /// Text.
+    pub fn text(&mut self, column: &'static str) -> Result<String, Malformed> {
         let value = self.text_or_null(column)?;
         value.ok_or_else(|| Malformed::new(column, "null"))
     }
 
-    fn bytes<const N: usize>(&mut self, column: &'static str) -> Result<[u8; N], Malformed> {
+    /// So many bytes.
+    pub fn bytes<const N: usize>(&mut self, column: &'static str) -> Result<[u8; N], Malformed> {
         match self.next(column)? {
             ValueRef::Blob(bytes) => {
                 bytes.try_into().map_err(|_| Malformed::new(column, format!("not {N} bytes")))
@@ -222,8 +225,18 @@ impl<'row> Cells<'row> {
         }
     }
 
-    fn id(&mut self, column: &'static str) -> Result<Uuid, Malformed> {
+    /// Sixteen bytes.
+    pub fn id(&mut self, column: &'static str) -> Result<Uuid, Malformed> {
         self.bytes(column).map(Uuid::from_bytes)
+    }
+
+    /// Sixteen bytes or null.
+    pub fn id_or_null(&mut self, column: &'static str) -> Result<Option<Uuid>, Malformed> {
+        if self.is_null() {
+            self.at += 1;
+            return Ok(None);
+        }
+        self.id(column).map(Some)
     }
 
     /// The columns of a record.
@@ -263,13 +276,7 @@ impl<'row> Cells<'row> {
         Ok(EventRow {
             revision: self.int("revision")?,
             write_id: self.id("write_id")?,
-            outcome_id: match self.is_null() {
-                true => {
-                    self.at += 1;
-                    None
-                }
-                false => Some(self.id("outcome_id")?),
-            },
+            outcome_id: self.id_or_null("outcome_id")?,
             kind: self.text("type")?,
             attempt: self.int("attempt")?,
             recorded_at: self.int("recorded_at")?,

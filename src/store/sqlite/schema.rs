@@ -15,9 +15,10 @@ use crate::store::{CouldNot, Reason};
 const APPLICATION_ID: i64 = 0x6374_726C;
 
 /// Step N leads from version N to version N + 1. A step that was released is never changed.
-const STEPS: [&str; 1] = [include_str!("../schema/sqlite_1.sql")];
+const STEPS: [&str; 2] =
+    [include_str!("../schema/sqlite_1.sql"), include_str!("../schema/sqlite_2.sql")];
 
-/// The version that this binary reads and writes.
+/// The newest version that this binary reads and writes.
 pub const VERSION: i64 = STEPS.len() as i64;
 
 /// What a database file is to us.
@@ -153,6 +154,8 @@ pub struct Mark {
     pub store_id: Uuid,
     /// Whether it is a scratch store.
     pub scratch: bool,
+    /// Its schema's version.
+    pub schema_version: u32,
 }
 
 /// Reads the mark.
@@ -160,9 +163,14 @@ pub struct Mark {
 /// # Errors
 /// SQLite's.
 pub fn mark(connection: &Connection) -> Result<Mark, Fault> {
-    let mark = connection.query_row("SELECT store_id, scratch FROM store", [], |row| {
+    const SQL: &str = "SELECT store_id, scratch, schema_version FROM store";
+    let mark = connection.query_row(SQL, [], |row| {
         let bytes: [u8; 16] = row.get(0)?;
-        Ok(Mark { store_id: Uuid::from_bytes(bytes), scratch: row.get(1)? })
+        Ok(Mark {
+            store_id: Uuid::from_bytes(bytes),
+            scratch: row.get(1)?,
+            schema_version: row.get(2)?,
+        })
     })?;
     Ok(mark)
 }
@@ -170,6 +178,7 @@ pub fn mark(connection: &Connection) -> Result<Mark, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::columns::OLDEST;
 
     fn deadline() -> Deadline {
         let deadline = Deadline::new();
@@ -188,17 +197,22 @@ mod tests {
         // STO-5
         let connection = Connection::open_in_memory().unwrap();
         let broken = "CREATE TABLE more(a); CREATE TABLE store(a)";
-        let steps = [STEPS[0], broken];
+        let steps = [STEPS[0], STEPS[1], broken];
         perform(&connection, &deadline(), false, &steps).unwrap_err();
-        assert_eq!(versions(&connection), (Standing::Ours(1), 1));
+        assert_eq!(versions(&connection), (Standing::Ours(2), 2));
         let more = connection.prepare("SELECT * FROM more");
         assert!(more.is_err(), "half of the step was left behind");
 
-        let steps = [STEPS[0], "CREATE TABLE more(a)"];
-        let id = mark(&connection).unwrap();
+        let steps = [STEPS[0], STEPS[1], "CREATE TABLE more(a)"];
+        let before = mark(&connection).unwrap();
         assert!(!perform(&connection, &deadline(), true, &steps).unwrap());
-        assert_eq!(versions(&connection), (Standing::Ours(2), 2));
-        assert_eq!(mark(&connection).unwrap(), id, "a step made another store of it");
+        assert_eq!(versions(&connection), (Standing::Ours(3), 3));
+        let after = mark(&connection).unwrap();
+        assert_eq!(
+            (after.store_id, after.scratch),
+            (before.store_id, before.scratch),
+            "a step made another store of it"
+        );
     }
 
     #[test]
@@ -221,7 +235,10 @@ mod tests {
         assert_eq!(check(VERSION, "x.db", "up"), Ok(()));
         let newer = check(VERSION + 1, "x.db", "up").unwrap_err();
         assert_eq!(newer.reason, Reason::Unfit);
-        let older = check(VERSION - 1, "x.db", "up").unwrap_err();
+        let older = check(OLDEST - 1, "x.db", "up").unwrap_err();
         assert_eq!(older.hint.as_deref(), Some("up"));
+        for known in OLDEST..=VERSION {
+            assert_eq!(check(known, "x.db", "up"), Ok(()));
+        }
     }
 }

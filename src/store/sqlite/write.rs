@@ -11,6 +11,7 @@ use rusqlite::{Connection, Statement, params};
 
 use super::busy::Deadline;
 use super::error::{Fault, is_fsync, proves_no_commit};
+use super::runs;
 use crate::plan::protocol::{Append, Kept};
 use crate::store::BeforeCommit;
 use crate::store::columns::{Columns, miscounted, same_attempt, time_over};
@@ -186,6 +187,9 @@ fn write(
     if append.found.is_none() && floor != integer("attempt_floor", append.attempt_floor)? {
         return Ok(false);
     }
+    if !runs::still_dispatched(connection, append)? {
+        return Ok(false);
+    }
     match write_row(connection, append, row, one_of_many)? {
         1 => {}
         0 => return Ok(false),
@@ -217,6 +221,7 @@ fn write(
             captured.tail,
         ])?)?;
     }
+    runs::wake(connection, append)?;
     Ok(true)
 }
 
@@ -325,13 +330,15 @@ pub fn roll_back(connection: &Connection) {
     }
 }
 
-fn one(changed: usize) -> Result<(), Fault> {
+/// It changed one row, as it must.
+pub fn one(changed: usize) -> Result<(), Fault> {
     match changed {
         1 => Ok(()),
         other => Err(miscounted_rows(other)),
     }
 }
 
-fn miscounted_rows(changed: usize) -> Fault {
+/// It changed another number of rows than one.
+pub fn miscounted_rows(changed: usize) -> Fault {
     miscounted(u64::try_from(changed).unwrap_or(u64::MAX)).into()
 }

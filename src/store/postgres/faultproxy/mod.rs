@@ -236,6 +236,13 @@ impl Proxy {
         self.shared.state().rules.push(Set { rule, met: 0 });
     }
 
+    /// From now on no rule that was set acts any more.
+    pub fn forget(&self) {
+        for set in &mut self.shared.state().rules {
+            set.rule.connection = Which::From(u32::MAX);
+        }
+    }
+
     /// Lets go of everything whose rule has acted by now.
     pub fn release(&self) {
         self.shared.state().releases += 1;

@@ -2,18 +2,22 @@
 //!
 //! It opens the windows that a test must not race for: the answer lost after a commit, the failure
 //! before it, the commit that lands after everybody has looked.
+mod runs;
+
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{
     Append, Ask, Captured, CouldNot, Cut, End, Filter, Flow, Found, Identity, Listed, Pruned,
-    Reason, Stats, Store, Stream, Walked,
+    Reason, Runs, Stats, Store, Stream, Walked,
 };
 use crate::plan::effect::HistoryRow;
 use crate::plan::key::Key;
+use crate::plan::workflow::RunAppend;
 
 /// The verbs that can be made to fail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
     /// [`Store::load`]
     Load,
@@ -21,6 +25,65 @@ pub enum Verb {
     Append,
     /// [`Store::reread`]
     Reread,
+    /// [`Runs::load_run`]
+    LoadRun,
+    /// [`Runs::load_effects`]
+    LoadEffects,
+    /// [`Runs::append_run`]
+    AppendRun,
+    /// [`Runs::reread_run`]
+    RereadRun,
+    /// [`Runs::put_inbox`]
+    PutInbox,
+    /// [`Runs::claim_wakeups`]
+    ClaimWakeups,
+    /// [`Runs::finish_wakeups`]
+    FinishWakeups,
+    /// [`Runs::requeue`]
+    Requeue,
+    /// [`Runs::claim_dispatches`]
+    ClaimDispatches,
+    /// [`Runs::postpone_dispatch`]
+    PostponeDispatch,
+}
+
+impl Verb {
+    /// All.
+    pub const ALL: [Self; 13] = [
+        Self::Load,
+        Self::Append,
+        Self::Reread,
+        Self::LoadRun,
+        Self::LoadEffects,
+        Self::AppendRun,
+        Self::RereadRun,
+        Self::PutInbox,
+        Self::ClaimWakeups,
+        Self::FinishWakeups,
+        Self::Requeue,
+        Self::ClaimDispatches,
+        Self::PostponeDispatch,
+    ];
+
+    /// Its name where a fault is told in words.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Load => "load",
+            Self::Append => "append",
+            Self::Reread => "reread",
+            Self::LoadRun => "load-run",
+            Self::LoadEffects => "load-effects",
+            Self::AppendRun => "append-run",
+            Self::RereadRun => "reread-run",
+            Self::PutInbox => "put-inbox",
+            Self::ClaimWakeups => "claim-wakeups",
+            Self::FinishWakeups => "finish-wakeups",
+            Self::Requeue => "requeue",
+            Self::ClaimDispatches => "claim-dispatches",
+            Self::PostponeDispatch => "postpone-dispatch",
+        }
+    }
 }
 
 /// What goes wrong.
@@ -67,11 +130,11 @@ pub struct Faulty {
 #[derive(Default)]
 struct State {
     plan: Vec<Planned>,
-    loads: u32,
-    appends: u32,
-    rereads: u32,
+    calls: BTreeMap<Verb, u32>,
     /// Appends that are still to be performed, each behind a call of a verb, or when told.
     late: Vec<(Option<Verb>, Append)>,
+    /// The same of runs.
+    late_runs: Vec<(Option<Verb>, RunAppend)>,
     /// The ends of those that were performed late.
     late_ends: Vec<End>,
     fallen: Vec<Planned>,
@@ -101,12 +164,7 @@ impl Faulty {
     /// How many calls of a verb there were.
     #[must_use]
     pub fn calls(&self, verb: Verb) -> u32 {
-        let state = self.state();
-        match verb {
-            Verb::Load => state.loads,
-            Verb::Append => state.appends,
-            Verb::Reread => state.rereads,
-        }
+        self.state().calls.get(&verb).copied().unwrap_or(0)
     }
 
     /// The ends of the appends that were performed late.
@@ -128,11 +186,7 @@ impl Faulty {
     fn called(&self, verb: Verb) -> Option<Fault> {
         let call = {
             let mut state = self.state();
-            let count = match verb {
-                Verb::Load => &mut state.loads,
-                Verb::Append => &mut state.appends,
-                Verb::Reread => &mut state.rereads,
-            };
+            let count = state.calls.entry(verb).or_default();
             *count += 1;
             *count
         };
@@ -150,16 +204,14 @@ impl Faulty {
     }
 
     fn perform(&self, behind: Option<Verb>, within: Duration) {
-        let due = {
-            let mut state = self.state();
-            let (due, kept) = std::mem::take(&mut state.late)
-                .into_iter()
-                .partition::<Vec<_>, _>(|(when, _)| *when == behind);
-            state.late = kept;
-            due
-        };
-        for (_, append) in due {
+        let due = due_of(&mut self.state().late, behind);
+        for append in due {
             let end = self.inner.append(&append, within);
+            self.state().late_ends.push(end);
+        }
+        let due = due_of(&mut self.state().late_runs, behind);
+        for append in due {
+            let end = self.inner.runs().append_run(&append, within);
             self.state().late_ends.push(end);
         }
     }
@@ -205,6 +257,14 @@ impl Faulty {
             None => Ok(()),
         }
     }
+}
+
+/// What is to be performed behind `behind`; the rest stays.
+fn due_of<T>(late: &mut Vec<(Option<Verb>, T)>, behind: Option<Verb>) -> Vec<T> {
+    let (due, kept) =
+        std::mem::take(late).into_iter().partition::<Vec<_>, _>(|(when, _)| *when == behind);
+    *late = kept;
+    due.into_iter().map(|(_, append)| append).collect()
 }
 
 impl Store for Faulty {
@@ -311,6 +371,10 @@ impl Store for Faulty {
 
     fn stats(&self, within: Duration) -> Result<Stats, CouldNot> {
         self.inner.stats(within)
+    }
+
+    fn runs(&self) -> &dyn Runs {
+        self
     }
 
     fn identity(&self) -> &Identity {

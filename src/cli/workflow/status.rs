@@ -1,0 +1,214 @@
+//! `ctrlrun workflow status`: how a run stands; live on a terminal.
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use anstyle::{AnsiColor, Style};
+use clap::Args;
+use ctrlrun::drive::workflow::Counters;
+use ctrlrun::drive::workflow::coordinator::Coordinator;
+use ctrlrun::plan::effect::State;
+use ctrlrun::plan::workflow::pace::Pace;
+use ctrlrun::plan::workflow::tick::Loaded;
+use ctrlrun::plan::workflow::{Definition, Name, NodeState, Status};
+
+use super::work::hints;
+use super::{no_such_run, object, run_id};
+use crate::cli::Global;
+use crate::cli::access::{Opened, for_reading};
+use crate::cli::error::{CliError, Deed, Exit};
+use crate::cli::render::text::{age, clean, cut, second, width};
+use crate::cli::terminal::{Answer, Reader, answer, columns};
+
+/// How often a live table is drawn anew.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// See the help of `status`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ctrlrun workflow status nightly-2026-11-30
+  ctrlrun workflow status nightly-2026-11-30 --json | jq .status
+
+On a terminal the table is live until the run has ended; --once shows it once.")]
+pub struct StatusArgs {
+    /// The run
+    pub id: String,
+    /// Once, also on a terminal
+    #[arg(long)]
+    pub once: bool,
+}
+
+/// Shows it.
+///
+/// # Errors
+/// 66 if there is no such run; what the store or stdout could not do.
+pub fn status(args: &StatusArgs, global: &Global) -> Result<Exit, CliError> {
+    let id = run_id(&args.id, Deed::Look)?;
+    let opened = for_reading(global)?;
+    let (pace, counters) = (Pace::default(), Counters::default());
+    let within = global.store_timeout;
+    let coordinator =
+        Coordinator { store: opened.store.as_ref(), pace: &pace, counters: &counters, within };
+    let look = || match coordinator.look(&id) {
+        Ok(Some(loaded)) => Ok(loaded),
+        Ok(None) => Err(no_such_run(&id, &opened.place)),
+        Err(error) => Err(opened.could_not(&error)),
+    };
+    let live = !args.once && !global.json && std::io::stdout().is_terminal();
+    let loaded = look()?;
+    if global.json {
+        let next: Vec<String> = hints(&loaded.run, &loaded.records, &opened)
+            .into_iter()
+            .map(|hint| hint.text)
+            .collect();
+        let object = object::of(&loaded.run, Some(&loaded.records), &next, &opened.place);
+        answer(&format!("{object}\n"))?;
+        return Ok(Exit::OK);
+    }
+    let mut drawn = 0;
+    let mut loaded = loaded;
+    loop {
+        let lines = table(&loaded, &opened);
+        let mut out = Answer::styled();
+        let there = out.put(|out| {
+            // Back to the first line of what was drawn before, and all of that away.
+            if drawn > 0 {
+                write!(out, "\x1b[{drawn}A\x1b[J")?;
+            }
+            lines.iter().try_for_each(|line| writeln!(out, "{line}"))
+        })?;
+        out.end()?;
+        if !live || loaded.run.status.is_end() || there == Reader::Gone {
+            return Ok(Exit::OK);
+        }
+        drawn = lines.iter().map(|line| rows(line)).sum();
+        std::thread::sleep(EVERY);
+        loaded = look()?;
+    }
+}
+
+/// The lines of the table, none wider than the terminal.
+fn table(loaded: &Loaded, opened: &Opened) -> Vec<String> {
+    let run = &loaded.run;
+    let order = order(loaded);
+    let widest = order.iter().map(|node| width(node.as_str())).max().unwrap_or(0).clamp(4, 32);
+    let mut lines = vec![format!(
+        "{}   {}   {}, started {}, changed {} ago",
+        clean(run.id.as_str()),
+        painted(style(run.status), &run.status.name().to_uppercase()),
+        run.workflow,
+        second(run.created_at),
+        age(loaded.now.since(run.updated_at)),
+    )];
+    for node in order {
+        let Some(at) = run.progress.nodes.get(node) else {
+            continue;
+        };
+        let (style, state, more) = told(&at.state, loaded);
+        let gap = " ".repeat(widest.saturating_sub(width(node.as_str())));
+        let state_gap = " ".repeat(12_usize.saturating_sub(width(&state)));
+        let retries = match at.retries {
+            0 => String::new(),
+            count => format!("  retry {count}"),
+        };
+        let more = format!("{}{retries}", clean(&more));
+        // The colour is no part of the width.
+        let plain = 2 + widest + 2 + width(&state) + state_gap.len() + 2;
+        let more = match columns() {
+            Some(columns) => cut(&more, columns.saturating_sub(plain)).into_owned(),
+            None => more,
+        };
+        let line = format!("  {node}{gap}  {}{state_gap}  {more}", painted(style, &state));
+        lines.push(line.trim_end().to_owned());
+    }
+    if let Some(reason) = &run.reason {
+        lines.push(format!("  {}", clean(reason)));
+    }
+    for hint in hints(run, &loaded.records, opened) {
+        lines.push(format!("  {}: {}", hint.label, hint.text));
+    }
+    let too_wide = |line: String| match columns() {
+        // Lines with colours were measured already, and a command must stay whole.
+        Some(columns) if !line.contains('\x1b') && !line.contains("ctrlrun ") => {
+            cut(&line, columns).into_owned()
+        }
+        Some(_) | None => line,
+    };
+    lines.into_iter().map(too_wide).collect()
+}
+
+/// How many rows of the terminal a line takes: one that is longer than the terminal is wide goes on
+/// in the next.
+fn rows(line: &str) -> usize {
+    let plain = anstream::adapter::strip_str(line).to_string();
+    columns().map_or(1, |columns| width(&plain).div_ceil(columns.max(1)).max(1))
+}
+
+fn order(loaded: &Loaded) -> Vec<&Name> {
+    let nodes = &loaded.run.progress.nodes;
+    let definition = Definition::read(&loaded.run.definition);
+    let mut order: Vec<&Name> = Vec::new();
+    if let Ok(definition) = &definition {
+        let by = definition.in_order();
+        order.extend(by.iter().filter_map(|name| nodes.get_key_value(*name)).map(|(name, _)| name));
+    }
+    let rest: Vec<&Name> = nodes.keys().filter(|name| !order.contains(name)).collect();
+    order.extend(rest);
+    order
+}
+
+fn told(state: &NodeState, loaded: &Loaded) -> (Style, String, String) {
+    let green = AnsiColor::Green.on_default();
+    let red = AnsiColor::Red.on_default();
+    let dim = Style::new().dimmed();
+    match state {
+        NodeState::Pending => (dim, "pending".to_owned(), String::new()),
+        NodeState::Skipped => (dim, "skipped".to_owned(), String::new()),
+        NodeState::Passed => (green, "passed".to_owned(), String::new()),
+        NodeState::Waiting { signal, until } => {
+            let signal = signal.as_ref().map(|signal| format!("for the signal {signal}"));
+            let until = until.map(|until| format!("until {}", second(until)));
+            let what: Vec<String> = [signal, until].into_iter().flatten().collect();
+            (Style::new(), "waiting".to_owned(), what.join(", or "))
+        }
+        NodeState::Dispatched { key, due, .. } => match loaded.records.get(key) {
+            Some(record) if matches!(record.state, State::Executing { .. }) => {
+                let since = age(loaded.now.since(record.updated_at));
+                let lapsed =
+                    if record.is_lapsed(loaded.now) { ", its lease has ended" } else { "" };
+                let more = format!("attempt {}, heard of {since} ago{lapsed}", record.attempt);
+                (AnsiColor::Cyan.on_default(), "running".to_owned(), more)
+            }
+            Some(_) | None if *due > loaded.now => {
+                let more = format!("again in {}", age(due.since(loaded.now)));
+                (Style::new(), "dispatched".to_owned(), more)
+            }
+            Some(_) | None => (Style::new(), "dispatched".to_owned(), String::new()),
+        },
+        NodeState::Committed { attempt, .. } => {
+            let more = if *attempt > 1 { format!("attempt {attempt}") } else { String::new() };
+            (green, "COMMITTED".to_owned(), more)
+        }
+        NodeState::Failed { detail, .. } => (red, "FAILED".to_owned(), detail.clone()),
+        NodeState::Ambiguous { detail, .. } => {
+            (AnsiColor::Yellow.on_default().bold(), "AMBIGUOUS".to_owned(), detail.clone())
+        }
+        NodeState::Unfit { why } => {
+            (AnsiColor::Yellow.on_default(), "unfit".to_owned(), why.clone())
+        }
+    }
+}
+
+fn style(status: Status) -> Style {
+    match status {
+        Status::Running => AnsiColor::Cyan.on_default(),
+        Status::Blocked => AnsiColor::Yellow.on_default().bold(),
+        Status::Succeeded => AnsiColor::Green.on_default(),
+        Status::Cancelling | Status::Failing | Status::Failed | Status::Cancelled => {
+            AnsiColor::Red.on_default()
+        }
+    }
+}
+
+fn painted(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
+}

@@ -1,0 +1,278 @@
+//! The power fails: at every point of what the embedded store has written, with what it had not
+//! synced lost, kept, reordered or torn (PRF-5, PRF-6).
+//!
+//! The shipped binary is traced, so that nothing of the store has to be built otherwise. Its calls
+//! are played onto a disk that remembers what is durable; from that disk's possible states after a
+//! power failure stores are rebuilt and opened.
+//!
+//! | file | what |
+//! |---|---|
+//! | `record` | what a traced run of the binary did to the store's files |
+//! | `disk` | what of that can be on the disk after a power failure |
+#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails"))]
+#[path = "../common/mod.rs"]
+mod common;
+mod disk;
+mod record;
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use common::store::{WITHIN, open_at};
+use common::{TestEnv, finish};
+use ctrlrun::plan::effect::evolve;
+use ctrlrun::plan::key::Key;
+use ctrlrun::store::{Ask, Mode, Store};
+use disk::{Disk, Image};
+use record::{Op, trace};
+
+/// What was told to somebody, and must be there from then on: the events of each key.
+type Promise = BTreeMap<&'static str, Vec<&'static str>>;
+
+/// The keys of the scenario.
+const KEYS: [&str; 4] = ["once", "again", "killed", "late"];
+
+/// A scenario: what was done to the files, and from which of it on what is promised.
+struct Recorded {
+    ops: Vec<Op>,
+    promises: Vec<(usize, Promise)>,
+    store: PathBuf,
+}
+
+/// Runs the scenario, traced. `None` where nothing can be traced.
+fn scenario(env: &TestEnv) -> Option<Recorded> {
+    let store = env.path("here").join("store").join("effects.db");
+    fs::create_dir(store.parent().unwrap()).unwrap();
+    let mut recorded = Recorded { ops: Vec::new(), promises: Vec::new(), store };
+    let run = |recorded: &mut Recorded, key: &'static str, words: &[&str], child: &str| {
+        let mut all = vec!["run", "--key", key, "--not-executed", "6"];
+        all.extend(words);
+        all.extend(["--", "sh", "-c", child]);
+        one(env, recorded, &all, Some(key))
+    };
+    one(env, &mut recorded, &["init"], None)?;
+    run(&mut recorded, "once", &[], "head -c 30000 /dev/zero")?;
+    run(&mut recorded, "again", &[], "exit 6")?;
+    run(&mut recorded, "again", &[], "echo done")?;
+    // Its log stays behind, and the next one finds it.
+    run(&mut recorded, "killed", &["--lease", "1s"], "kill -9 $PPID; exec sleep 1.2")?;
+    run(&mut recorded, "killed", &[], "echo never")?;
+    let decide = ["resolve", "killed", "--not-executed", "--expect", "3", "--reason", "seen"];
+    one(env, &mut recorded, &decide, None)?;
+    run(&mut recorded, "late", &[], "exit 1")?;
+    run(&mut recorded, "killed", &["--rebind"], "echo once more")?;
+    Some(recorded)
+}
+
+/// One command, traced to its end. At the start of its child its attempt is promised to have begun;
+/// at its end all that can be seen is.
+fn one(
+    env: &TestEnv,
+    recorded: &mut Recorded,
+    words: &[&str],
+    key: Option<&'static str>,
+) -> Option<()> {
+    let mut command = env.command(words);
+    command.env("CTRLRUN_STORE", &recorded.store);
+    let before = recorded.promises.last().map(|(_, promise)| promise.clone()).unwrap_or_default();
+    for op in trace(&command, recorded.store.parent().unwrap())? {
+        recorded.ops.push(op);
+        if let (Some(Op::Started), Some(key)) = (recorded.ops.last(), key) {
+            let mut promise = before.clone();
+            promise.entry(key).or_default().extend(["reserved", "began"]);
+            recorded.promises.push((recorded.ops.len(), promise));
+        }
+    }
+    recorded.promises.push((recorded.ops.len(), seen(env, &recorded.store)));
+    Some(())
+}
+
+/// The events of every key, in a copy of the store's files: looking changes nothing.
+fn seen(env: &TestEnv, store: &Path) -> Promise {
+    let copy = env.path("tmp").join("copy");
+    let _ = fs::remove_dir_all(&copy);
+    fs::create_dir(&copy).unwrap();
+    for entry in fs::read_dir(store.parent().unwrap()).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, copy.join(path.file_name().unwrap())).unwrap();
+    }
+    there(&copy.join("effects.db")).unwrap()
+}
+
+/// The events of every key, each held against its record (HIS-2).
+fn there(store: &Path) -> Result<Promise, String> {
+    let store = open_at(store, Mode::Write).map_err(|error| error.to_string())?.store;
+    KEYS.into_iter().map(|key| Ok((key, events(&*store, key)?))).collect()
+}
+
+fn events(store: &dyn Store, name: &str) -> Result<Vec<&'static str>, String> {
+    let key = Key::new(name).unwrap();
+    let history = store.history(&key, 1, WITHIN).map_err(|error| error.to_string())?;
+    let found = store.load(&key, Ask::Nothing, WITHIN).map_err(|error| error.to_string())?;
+    let mut fold = None;
+    for row in &history {
+        fold = Some(evolve(&key, fold, row).map_err(|error| error.to_string())?);
+    }
+    if fold != found.record {
+        return Err(format!("{name}: its record is not the fold of its history"));
+    }
+    Ok(history.iter().map(|row| row.event.kind()).collect())
+}
+
+/// What is missing of `promise`.
+fn missing(promise: &Promise, found: &Promise) -> Option<String> {
+    promise
+        .iter()
+        .find(|(key, events)| !found[*key].starts_with(events))
+        .map(|(key, events)| format!("{key}: promised {events:?}, found {:?}", found[key]))
+}
+
+/// What became of a record that was tortured.
+#[derive(Debug, Default)]
+struct Outcome {
+    points: usize,
+    images: usize,
+    by_binary: usize,
+    lost: Vec<String>,
+}
+
+/// One image of so many is given to the shipped binary too.
+const SAMPLE: usize = 40;
+
+/// Rebuilds and opens all that can be there after a power failure. Of two points with no sync between
+/// them the later one has everything of the earlier one, and more promises: points are looked at
+/// right before a sync, and at the end. `syncs`: whether syncs do what they say.
+fn torture(env: &TestEnv, recorded: &Recorded, syncs: bool) -> Outcome {
+    let (mut outcome, mut disk) = (Outcome::default(), Disk::default());
+    let mut looked_at: HashSet<u64> = HashSet::new();
+    for (at, op) in recorded.ops.iter().enumerate() {
+        if matches!(op, Op::Sync(_)) {
+            if !syncs {
+                continue;
+            }
+            look(env, recorded, at, &disk, &mut looked_at, &mut outcome);
+        }
+        disk.perform(op);
+    }
+    look(env, recorded, recorded.ops.len(), &disk, &mut looked_at, &mut outcome);
+    outcome
+}
+
+fn look(
+    env: &TestEnv,
+    recorded: &Recorded,
+    at: usize,
+    disk: &Disk,
+    looked_at: &mut HashSet<u64>,
+    outcome: &mut Outcome,
+) {
+    outcome.points += 1;
+    let promised = recorded.promises.iter().rev().find(|(from, _)| *from <= at);
+    let promises = promised.map_or(0, |(from, _)| *from);
+    for image in disk.images(at as u64) {
+        let mut hash = DefaultHasher::new();
+        (&image.files, promises).hash(&mut hash);
+        if !looked_at.insert(hash.finish()) {
+            continue;
+        }
+        outcome.images += 1;
+        let store = rebuilt(env, recorded, &image);
+        let (found, promise) = match (there(&store), promised) {
+            (Ok(found), Some((_, promise))) => (found, promise),
+            // Before it was told to be there a store may be anything.
+            (_, None) => continue,
+            (Err(error), Some(_)) => {
+                outcome.lost.push(format!("at {at}, {}: {error}", image.how));
+                continue;
+            }
+        };
+        let mut wrong = missing(promise, &found);
+        if wrong.is_none() && outcome.images.is_multiple_of(SAMPLE) {
+            outcome.by_binary += 1;
+            wrong = by_binary(env, &store, &found);
+        }
+        outcome.lost.extend(wrong.map(|wrong| format!("at {at}, {}: {wrong}", image.how)));
+    }
+}
+
+/// The files of an image, as they would be found.
+fn rebuilt(env: &TestEnv, recorded: &Recorded, image: &Image) -> PathBuf {
+    let directory = env.path("tmp").join("image");
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir(&directory).unwrap();
+    for (path, bytes) in &image.files {
+        // The index of the log is built anew after a power failure.
+        if !path.to_string_lossy().ends_with("-shm") {
+            fs::write(directory.join(path.file_name().unwrap()), bytes).unwrap();
+        }
+    }
+    directory.join(recorded.store.file_name().unwrap())
+}
+
+/// The shipped binary runs nothing under a key whose newest attempt has begun and has not failed.
+fn by_binary(env: &TestEnv, store: &Path, found: &Promise) -> Option<String> {
+    for (key, events) in found {
+        let last = events.last().copied().unwrap_or_default();
+        if events.is_empty() || matches!(last, "failed" | "resolved") {
+            continue;
+        }
+        let mark = env.path("tmp").join("mark");
+        let mut command = env.command(["run", "--key", key, "--", "touch"]);
+        let out = finish(command.arg(&mark).env("CTRLRUN_STORE", store));
+        if mark.exists() || !matches!(out.code, Some(65 | 75 | 76)) {
+            return Some(format!("{key}: the binary ends {:?}: {}", out.code, out.stderr));
+        }
+    }
+    None
+}
+
+#[test]
+fn whatever_a_power_failure_leaves_no_begin_and_no_outcome_is_lost() {
+    // PRF-5, STO-2, EXE-1
+    let env = TestEnv::new();
+    let Some(recorded) = scenario(&env) else { return };
+    let (_, last) = recorded.promises.last().unwrap();
+    assert_eq!(last["once"], ["reserved", "began", "committed"]);
+    assert_eq!(last["again"][2..], ["failed", "reserved", "began", "committed"]);
+    let killed = ["ambiguated", "resolved", "reserved", "began", "committed"];
+    assert_eq!(last["killed"][2..], killed);
+    assert_eq!(last["late"], ["reserved", "began", "ambiguated"]);
+    let outcome = torture(&env, &recorded, true);
+    let Outcome { points, images, by_binary, lost } = &outcome;
+    let calls = recorded.ops.len();
+    println!("{calls} calls, {points} points, {images} images, {by_binary} by the binary");
+    assert_eq!(*lost, [""; 0], "{}", lost.len());
+    assert!(*points > 40 && *images > 500 && *by_binary > 10, "{outcome:?}");
+}
+
+#[test]
+fn a_disk_that_does_not_sync_is_found_out() {
+    // PRF-6
+    let env = TestEnv::new();
+    let Some(recorded) = scenario(&env) else { return };
+    let outcome = torture(&env, &recorded, false);
+    println!("{} of {} images: {}", outcome.lost.len(), outcome.images, outcome.lost[0]);
+    assert!(outcome.lost.len() > outcome.images / 2);
+}
+
+#[test]
+fn a_child_that_starts_before_its_begin_is_synced_is_found_out() {
+    // PRF-6: each child's start is put before the sync that it waited for.
+    let env = TestEnv::new();
+    let Some(mut recorded) = scenario(&env) else { return };
+    let starts: Vec<usize> =
+        (0..recorded.ops.len()).filter(|at| matches!(recorded.ops[*at], Op::Started)).collect();
+    for at in starts {
+        let sync = (0..at).rev().find(|at| matches!(recorded.ops[*at], Op::Sync(_))).unwrap();
+        for (from, _) in &mut recorded.promises {
+            if *from == at + 1 {
+                *from = sync;
+            }
+        }
+    }
+    let outcome = torture(&env, &recorded, true);
+    println!("{} of {} images", outcome.lost.len(), outcome.images);
+    assert!(!outcome.lost.is_empty());
+}
