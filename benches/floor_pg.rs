@@ -124,7 +124,7 @@ fn open(runtime: &Runtime, url: &str) -> Result<Client, Box<dyn Error>> {
             _ => None,
         });
         let fit = row.is_some_and(|row| {
-            let expected = [(0, "UTF8"), (1, "on"), (2, "f"), (3, "off"), (6, "1"), (9, "t")];
+            let expected = [(0, "UTF8"), (1, "on"), (2, "f"), (3, "off"), (6, "2"), (9, "t")];
             expected.iter().all(|(at, wanted)| row.get(*at) == Some(*wanted))
         });
         if fit { Ok(client) } else { Err("the server or the store is not fit".into()) }
