@@ -7,9 +7,10 @@ use super::render::text::{clean, folded, width};
 use super::terminal::{answer, columns};
 
 /// The topics and their texts.
-const TOPICS: [(&str, &str); 6] = [
+const TOPICS: [(&str, &str); 7] = [
     ("outcomes", include_str!("help/outcomes.txt")),
     ("exit-codes", include_str!("help/exit-codes.txt")),
+    ("probes", include_str!("help/probes.txt")),
     ("keys", include_str!("help/keys.txt")),
     ("stores", include_str!("help/stores.txt")),
     ("config", include_str!("help/config.txt")),
@@ -30,7 +31,7 @@ pub fn topics() -> impl Iterator<Item = &'static str> {
 /// Explain a topic, or a command
 #[derive(Debug, Args)]
 pub struct HelpArgs {
-    /// outcomes, exit-codes, keys, stores, config, json, or a command
+    /// outcomes, exit-codes, probes, keys, stores, config, json, or a command
     pub topic: Vec<String>,
 }
 

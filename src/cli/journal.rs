@@ -26,22 +26,42 @@ pub fn open(global: &Global, what: &str) -> Result<Option<Journal>, CliError> {
     let Some(path) = &global.settings.journal else {
         return Ok(None);
     };
-    Journal::open(path).map(Some).map_err(|error| {
-        let words = format!(
-            "{}: refused, nothing was run: the journal {} cannot be written",
-            clean(what),
-            clean(&path.to_string_lossy())
-        );
-        let folder = path.parent().filter(|folder| !folder.is_dir());
-        let told = CliError::new(Kind::Store, words).because(&error);
-        match folder {
-            // Not made by us: what should be mounted there may be away.
-            Some(folder) => {
-                told.tell("if it is to be there", format!("mkdir -p {}", quote(folder)))
-            }
-            None => told.tell("without one", "take [journal] out of the configuration"),
-        }
-    })
+    Journal::open(path).map(Some).map_err(|error| unwritable(path, what, &error))
+}
+
+/// Whether the journal could be written to, as a dry run says it: nothing is made.
+///
+/// # Errors
+/// As [`open`].
+pub fn foresee(global: &Global, what: &str) -> Result<(), CliError> {
+    let Some(path) = &global.settings.journal else {
+        return Ok(());
+    };
+    let may = |path: &Path, how| access(path, how).map_err(std::io::Error::from);
+    let foreseen = match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.is_file() => Err(std::io::Error::other("it is no regular file")),
+        Ok(_) => may(path, AccessFlags::W_OK | AccessFlags::R_OK),
+        Err(_) => match path.parent() {
+            Some(folder) => may(folder, AccessFlags::W_OK | AccessFlags::X_OK),
+            None => Ok(()),
+        },
+    };
+    foreseen.map_err(|error| unwritable(path, what, &error))
+}
+
+fn unwritable(path: &Path, what: &str, error: &std::io::Error) -> CliError {
+    let words = format!(
+        "{}: refused, nothing was run: the journal {} cannot be written",
+        clean(what),
+        clean(&path.to_string_lossy())
+    );
+    let folder = path.parent().filter(|folder| !folder.is_dir());
+    let told = CliError::new(Kind::Store, words).because(error);
+    match folder {
+        // Not made by us: what should be mounted there may be away.
+        Some(folder) => told.tell("if it is to be there", format!("mkdir -p {}", quote(folder))),
+        None => told.tell("without one", "take [journal] out of the configuration"),
+    }
 }
 
 /// The configured journal, looked at from outside.

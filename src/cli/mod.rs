@@ -52,6 +52,7 @@ pub mod suggest;
 pub mod terminal;
 pub mod values;
 mod verify;
+mod waiting;
 mod watch;
 mod which;
 pub mod workflow;

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctrlrun::drive::reconcile::Probe;
+use ctrlrun::drive::reconcile::{Probe, TIME_MAX};
 use ctrlrun::plan::effect::{Cause, Record, State};
 use ctrlrun::plan::key::Key;
 use ctrlrun::plan::template::Reading;
@@ -46,7 +46,8 @@ pub struct Probes {
     /// The one that was given on the command line: it is asked about every key.
     given: Option<Probe>,
     config: Arc<Config>,
-    time_max: Duration,
+    /// `--reconcile-timeout`.
+    time_max: Option<Duration>,
 }
 
 /// The probe of a key.
@@ -64,10 +65,10 @@ impl Probes {
     /// 64 where there is neither.
     pub fn find(
         given: Option<&str>,
-        time_max: Duration,
+        time_max: Option<Duration>,
         config: &Arc<Config>,
     ) -> Result<Self, CliError> {
-        let given = given.map(|line| Probe::shell(line.into(), time_max));
+        let given = given.map(|line| Probe::shell(line.into(), time_max.unwrap_or(TIME_MAX)));
         let declared = || config.effects.all().any(|effect| effect.reconcile.is_some());
         if given.is_none() && !declared() {
             let message = "no probe to ask: nothing was changed";
@@ -115,9 +116,11 @@ impl Probes {
     }
 }
 
-/// The probe that an effect declares.
+/// The probe that an effect declares; `time_max` is what a flag says, which stands before what the
+/// effect says.
 #[must_use]
-pub fn declared(probe: config::effect::Probe, time_max: Duration) -> Probe {
+pub fn declared(probe: config::effect::Probe, time_max: Option<Duration>) -> Probe {
+    let time_max = time_max.or(probe.time_max).unwrap_or(TIME_MAX);
     let words = probe.command.into_iter().map(Into::into).collect();
     Probe { name: probe.name, words, is_final: probe.is_final, time_max }
 }

@@ -38,7 +38,7 @@ const PAGE: usize = 256;
   ctrlrun reconcile --all                         the probes that ctrlrun.toml declares
   ctrlrun reconcile --all --prefix refund: -j 8 --reconcile ./was-it-refunded.sh
 
-The probe has CTRLRUN_KEY, CTRLRUN_ATTEMPT and CTRLRUN_IDEMPOTENCY_KEY in its environment.
+More: ctrlrun help probes. The probe has CTRLRUN_KEY, CTRLRUN_ATTEMPT and CTRLRUN_IDEMPOTENCY_KEY in its environment.
 
 Exit status: 0 nothing of it is stuck any more; 76 some are; 75 one is running; 66 no such effect.")]
 pub struct ReconcileArgs {
@@ -57,9 +57,9 @@ pub struct ReconcileArgs {
     /// The probe (sh -c) [default: that of the effect in ctrlrun.toml whose key it is]
     #[arg(long, value_name = "CMD", value_parser = NonEmptyStringValueParser::new())]
     pub reconcile: Option<String>,
-    /// How long a probe may take
-    #[arg(long, value_name = "DUR", default_value = "30s", value_parser = values::some_time)]
-    pub reconcile_timeout: Duration,
+    /// How long a probe may take [default: what its effect says, or 30s]
+    #[arg(long, value_name = "DUR", value_parser = values::some_time)]
+    pub reconcile_timeout: Option<Duration>,
 }
 
 /// Asks, and tells what came of it.

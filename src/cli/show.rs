@@ -1,14 +1,19 @@
 //! `ctrlrun show`: one record, and what to do about it (CLI-16).
+use std::sync::Arc;
+
 use clap::Args;
 use ctrlrun::plan::effect::State;
 use ctrlrun::store::{Shown, Stream};
 
 use super::access::{Opened, for_reading};
 use super::error::{CliError, Deed, Exit, Kind};
+use super::probes::{Chosen, Probes};
 use super::render::object::Object;
 use super::render::record::Evidence;
+use super::render::shell::{line, quote};
 use super::terminal::{Answer, answer, columns};
 use super::{Global, existing_key};
+use crate::config;
 
 /// Show one effect: where it ran, why it stands so, what to do next
 #[derive(Debug, Args)]
@@ -41,7 +46,7 @@ pub fn show(args: &ShowArgs, global: &Global) -> Result<Exit, CliError> {
         out.put(|out| writeln!(out, "{line}"))?;
         out.end()?;
     } else {
-        answer(&text(&opened, &shown, columns())?)?;
+        answer(&text(&opened, global, &shown, columns())?)?;
     }
     Ok(if args.check { check(&shown) } else { Exit::OK })
 }
@@ -50,7 +55,12 @@ pub fn show(args: &ShowArgs, global: &Global) -> Result<Exit, CliError> {
 ///
 /// # Errors
 /// What the store could not do.
-pub fn text(opened: &Opened, shown: &Shown, columns: Option<usize>) -> Result<String, CliError> {
+pub fn text(
+    opened: &Opened,
+    global: &Global,
+    shown: &Shown,
+    columns: Option<usize>,
+) -> Result<String, CliError> {
     let record = &shown.record;
     let history = opened.history(&record.key, 1)?;
     let stdout = opened.output(&record.key, record.attempt, Stream::Stdout)?;
@@ -61,9 +71,26 @@ pub fn text(opened: &Opened, shown: &Shown, columns: Option<usize>) -> Result<St
         stdout: stdout.as_ref(),
         stderr: stderr.as_ref(),
         place: &opened.place,
+        to_ask: to_ask(opened, global, shown),
         columns,
     };
     Ok(evidence.text())
+}
+
+/// What asks the probe that is declared for what is stuck. A configuration that cannot be read is in
+/// nobody's way who looks (CFG-5); then there is none.
+fn to_ask(opened: &Opened, global: &Global, shown: &Shown) -> Option<String> {
+    if !shown.record.is_stuck(shown.now) {
+        return None;
+    }
+    // The file above the working directory may declare it: `reconcile` would read that too.
+    let config = Arc::new(config::load(global.config.clone(), true).ok()?);
+    let Chosen::Probe(_) = Probes::find(None, None, &config).ok()?.of(&shown.record.key) else {
+        return None;
+    };
+    let flag = global.config.as_ref().map(|file| format!("--config {}", quote(file)));
+    let key = shown.record.key.as_str();
+    Some(line("reconcile", key, &flag.unwrap_or_default(), &opened.place))
 }
 
 fn check(shown: &Shown) -> Exit {

@@ -20,6 +20,8 @@ pub struct Effect {
     pub reconcile: Option<CommandTemplate>,
     /// The probe's "not-executed" also makes a later execution impossible.
     pub reconcile_final: bool,
+    /// How long the probe may take, where that is said.
+    pub reconcile_timeout: Option<Duration>,
 }
 
 /// How an effect is run, where its configuration says so. What is not said is left to flags,
@@ -49,6 +51,8 @@ pub struct Probe {
     pub command: Vec<String>,
     /// See [`Effect::reconcile_final`].
     pub is_final: bool,
+    /// See [`Effect::reconcile_timeout`].
+    pub time_max: Option<Duration>,
 }
 
 /// An effect with its parameters put in.
@@ -152,7 +156,12 @@ impl Effect {
         let value = |name: &str| given.get(name).map(String::as_str);
         let bad = |why| BadParameters::Value { effect: self.name.clone(), why };
         let command = probe.fill(value).map_err(bad)?;
-        Ok(Some(Probe { name: self.name.clone(), command, is_final: self.reconcile_final }))
+        Ok(Some(Probe {
+            name: self.name.clone(),
+            command,
+            is_final: self.reconcile_final,
+            time_max: self.reconcile_timeout,
+        }))
     }
 }
 

@@ -99,6 +99,7 @@ struct EffectTable {
     max_attempts: Option<Spanned<u64>>,
     reconcile: Option<Spanned<Vec<Spanned<String>>>>,
     reconcile_final: Option<Spanned<bool>>,
+    reconcile_timeout: Option<Spanned<SomeTime>>,
 }
 
 /// Reads a file's text. `dir` is the file's own folder, from which its paths count; a file that was
@@ -221,6 +222,9 @@ impl In<'_> {
         if let (Some(is_final), None) = (&table.reconcile_final, &reconcile) {
             return Err(Problem::at(is_final.span(), "`reconcile_final` without `reconcile`"));
         }
+        if let (Some(time), None) = (&table.reconcile_timeout, &reconcile) {
+            return Err(Problem::at(time.span(), "`reconcile_timeout` without `reconcile`"));
+        }
         let max_attempts = table.max_attempts.as_ref();
         if let Some(none) = max_attempts.filter(|most| *most.get_ref() == 0) {
             return Err(Problem::at(none.span(), "no attempt at all would be allowed"));
@@ -239,6 +243,7 @@ impl In<'_> {
             },
             reconcile,
             reconcile_final: table.reconcile_final.is_some_and(Spanned::into_inner),
+            reconcile_timeout: table.reconcile_timeout.map(|time| time.get_ref().0),
         };
         self.check_parameters(&effect, &table.key, table.reconcile.as_ref())?;
         Ok(effect)

@@ -141,9 +141,14 @@ pub fn reconcile(key: &Key, asking: Asking<'_>) -> Reconciled {
 
 /// Asks about a record that was found AMBIGUOUS, and holds the answer to its revision.
 pub fn ask_about(record: &Record, now: Timestamp, asking: Asking<'_>) -> Reconciled {
+    let unchanged = |came| Reconciled { came, record: Some(record.clone()), now: Some(now) };
+    // A probe may change the world (one that is final does): it is not run for an answer that cannot
+    // be kept.
+    if let Err(error) = asking.store.may_write(asking.within) {
+        return unchanged(Came::CouldNot(error));
+    }
     // It may take its time: nobody else is to wait for our connection.
     asking.store.rest();
-    let unchanged = |came| Reconciled { came, record: Some(record.clone()), now: Some(now) };
     let answer = match ask(asking.probe, record, asking.signals) {
         Heard::Said(answer) => answer,
         Heard::Unknown { why, said } => return unchanged(Came::Unknown { why, said }),

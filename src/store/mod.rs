@@ -158,6 +158,15 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// Whether this user may write what a decision writes: asked before something long, whose result
+    /// could not be kept. An embedded store has found out when it was opened.
+    ///
+    /// # Errors
+    /// [`Reason::Denied`], or what kept it from being found out.
+    fn may_write(&self, _within: Duration) -> Result<(), CouldNot> {
+        Ok(())
+    }
+
     /// Gives up what is held between two verbs and costs others something, as a connection does; the
     /// next verb gets it anew. Told while a child runs on and nothing is to be written for a while.
     fn rest(&self) {}

@@ -156,3 +156,71 @@ fn a_dry_run_says_what_would_happen_and_changes_nothing() {
     assert!(out.stderr.contains(told), "{}", out.stderr);
     assert_eq!((at.dump(), at.marks()), (before, 1));
 }
+
+#[test]
+fn a_dry_run_looks_into_the_spool_and_at_the_journal_as_a_run_would() {
+    // BAT-18, CLI-13, EXE-25, AFT-3
+    let at = Place::new(Kind::Sqlite);
+    let soon = ["--store-timeout", "200ms", "--lease", "2s"];
+    for key in ["done", "gone"] {
+        let _ = std::fs::remove_file(at.env.path("go"));
+        let before = at.marks();
+        let holding = at.start(&mut at.run(key, &soon, &[crate::at::MARK, crate::at::HOLD].concat()));
+        crate::at::until("it has marked", || at.marks() > before);
+        at.home.away();
+        at.go();
+        assert_eq!(holding.end().code, Some(74));
+        at.home.back();
+    }
+    // The store forgets one of them: its word then stands in the way of its key.
+    for table in ["effects", "history", "output"] {
+        at.home.tamper(&format!("DELETE FROM :{table} WHERE effect_key = 'gone'"));
+    }
+    let spooled = at.spooled(&at.spool());
+    let before = (at.dump(), at.marks(), spooled.len());
+    assert_eq!(before.2, 2);
+    let hold = [crate::at::MARK, crate::at::HOLD].concat();
+    let lines = [line("done", &hold), line("gone", &hold), line("new", &hold)].concat();
+    let file = file(&at, &lines);
+    let out = finish(&mut batch(&at, &file, &["--dry-run"]));
+    let told = "would run 1, replay 1, leave 0 AMBIGUOUS, refuse 1; nothing was run";
+    assert!(out.code == Some(1) && out.stderr.contains(told), "{out:?}");
+    assert!(out.stderr.contains("in.jsonl:2: gone: an outcome of it is in the spool"), "{out:?}");
+    assert_eq!((at.dump(), at.marks(), at.spooled(&at.spool()).len()), before);
+    // A journal that cannot be written would run nothing: both dry runs say so, and make none.
+    let config = at.env.path("c.toml");
+    let journal = at.env.path("away/journal.jsonl");
+    std::fs::write(&config, format!("[journal]\nfile = {journal:?}\n")).unwrap();
+    for mut command in
+        [batch(&at, &file, &["--dry-run"]), at.run("new", &["--dry-run"], &hold)]
+    {
+        let out = finish(command.arg("--config").arg(&config));
+        let told = "cannot be written";
+        assert!(out.code == Some(69) && out.stderr.contains(told), "{out:?}");
+        assert!(out.stderr.contains("mkdir -p"), "{out:?}");
+    }
+    assert!(!journal.exists());
+    std::fs::create_dir(at.env.path("away")).unwrap();
+    let out = finish(at.run("new", &["--dry-run"], &hold).arg("--config").arg(&config));
+    assert_eq!((out.code, journal.exists()), (Some(0), false), "{out:?}");
+}
+
+#[test]
+fn retries_that_an_effect_declares_are_not_made_and_that_is_said_once() {
+    // BAT-14
+    let at = Place::new(Kind::Sqlite);
+    let config = at.env.path("c.toml");
+    let text = "[effect.e]\nkey = \"e:{id}\"\nnot_executed = [7]\nretries = 2\n\
+        command = [\"sh\", \"-c\", \"echo x >>$PLACE/marker; exit 7\", \"e\", \"{id}\"]\n";
+    std::fs::write(&config, text).unwrap();
+    let of = |id: usize| format!("{{\"effect\":\"e\",\"params\":{{\"id\":\"{id}\"}}}}\n");
+    let file = file(&at, &(1..=3).map(of).collect::<String>());
+    let out = finish(batch(&at, &file, &[]).arg("--config").arg(&config));
+    assert_eq!((out.code, at.marks()), (Some(1), 3), "{out:?}");
+    let told = "effect e: its 2 retries are not made in a batch";
+    assert_eq!(out.stderr.matches(told).count(), 1, "{out:?}");
+    // The same line again is what makes them.
+    let out = finish(batch(&at, &file, &["-q"]).arg("--config").arg(&config));
+    assert_eq!((out.code, at.marks()), (Some(1), 6), "{out:?}");
+    assert!(!out.stderr.contains(told), "{out:?}");
+}

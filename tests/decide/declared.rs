@@ -23,6 +23,12 @@ timeout         = "100ms"
 reconcile       = ["sh", "-c", "echo $1-$2 >>$PLACE/asked; cat $PLACE/answer", "probe", "{a}", "{b}"]
 reconcile_final = true
 
+[effect.slow]
+key               = "slow:{id}"
+command           = ["false", "{id}"]
+reconcile         = ["sh", "-c", "echo asked >>$PLACE/asked; sleep 1000"]
+reconcile_timeout = "300ms"
+
 [effect.deploy]
 key     = "deploy:{id}"
 command = ["false"]
@@ -101,4 +107,87 @@ fn a_key_that_does_not_tell_one_effect_and_its_values_is_not_guessed_at() {
     // One that is given stands before what is declared.
     let told = reconcile(&at, &["--all", "--reconcile", "echo committed"]);
     assert_eq!((told.code, asked(&at)), (Some(0), 0), "{told:?}");
+}
+
+#[test]
+fn a_probe_has_the_time_that_its_effect_says_unless_a_flag_says_otherwise() {
+    // DEC-1, DEC-4
+    let at = place(Kind::Sqlite);
+    assert_eq!(run(&at, &["slow", "id=1"]).code, Some(1));
+    for (flags, told) in [(&[][..], "0.3 s"), (&["--reconcile-timeout", "200ms"], "0.2 s")] {
+        let out = reconcile(&at, &[&["slow:1"], flags].concat());
+        let words = format!("it took longer than {told}, and was ended");
+        assert!(out.code == Some(76) && out.stderr.contains(&words), "{out:?}");
+        let out = run(&at, &[&["slow", "id=1"], flags].concat());
+        assert!(out.code == Some(76) && out.stderr.contains(&words), "{out:?}");
+    }
+    assert_eq!(asked(&at), 4);
+}
+
+#[test]
+fn who_looks_is_told_of_the_probe_that_is_declared() {
+    // CLI-16: also where only the file above the working directory declares it, as `reconcile` reads it.
+    let at = place(Kind::Sqlite);
+    says(&at, "?\n");
+    assert_eq!(run(&at, &["refund", "id=txn_1"]).code, Some(28));
+    assert_eq!(run(&at, &["deploy", "id=7"]).code, Some(1));
+    let file = at.env.path("c.toml");
+    let show = |key: &str, config: &[&str]| {
+        let out = at.ask(&[&["show", key], config].concat());
+        assert_eq!(out.code, Some(0), "{out:?}");
+        out.stdout
+    };
+    let named = ["--config", file.to_str().unwrap()];
+    let told = show("refund:txn_1", &named);
+    assert!(told.contains("\n  probe    declared, and none has answered\n"), "{told}");
+    let line = told.lines().find_map(|line| line.strip_prefix("Ask the probe:")).unwrap();
+    // Typed as it is printed, it does what it says; an answer that says nothing leaves no trace.
+    let words: Vec<String> = shlex::split(line.trim()).unwrap();
+    let words: Vec<&str> = words.iter().skip(1).map(String::as_str).collect();
+    assert_eq!(finish(&mut at.env.command(&words)).code, Some(76));
+    assert!(show("refund:txn_1", &named).contains("none has answered"));
+    says(&at, "not-executed\n");
+    fs::copy(&file, at.env.path("here/ctrlrun.toml")).unwrap();
+    let told = show("refund:txn_1", &[]);
+    assert!(told.contains("\nAsk the probe:") && !told.contains("--config"), "{told}");
+    // No probe is declared for these; and a file that cannot be read is in nobody's way who looks.
+    assert!(!show("deploy:7", &named).contains("robe"));
+    fs::write(at.env.path("here/ctrlrun.toml"), "[").unwrap();
+    assert!(!show("refund:txn_1", &[]).contains("robe"));
+}
+
+#[test]
+fn who_may_only_look_runs_no_probe() {
+    // DEC-5, case 44: the answer could not be kept, and a probe that is final changes the world.
+    if !Kind::Postgres.is_here() {
+        return;
+    }
+    let at = place(Kind::Postgres);
+    says(&at, "committed\n");
+    assert_eq!(run(&at, &["refund", "id=txn_1"]).code, Some(28));
+    let schema = at.store().rsplit_once("schema=").unwrap().1.to_owned();
+    let role = format!("{schema}_looks");
+    at.home.tamper(&format!("CREATE ROLE {role} LOGIN"));
+    at.home.tamper(&format!("GRANT USAGE ON SCHEMA {schema} TO {role}"));
+    at.home.tamper(&format!("GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}"));
+    let url = at.store().replace("postgres@", &format!("{role}@"));
+    for words in [
+        &["reconcile", "refund:txn_1"][..],
+        &["reconcile", "--all"],
+        &["run", "refund", "id=txn_1"],
+    ] {
+        let mut command = at.env.command(words);
+        command.env("PLACE", at.env.path("")).arg("--store").arg(&url);
+        let out = configured(&at, command);
+        assert_eq!((out.code, asked(&at)), (Some(77), 0), "{out:?}");
+        assert!(out.stderr.contains("may not INSERT on"), "{out:?}");
+    }
+    assert_eq!((at.state("refund:txn_1").as_str(), at.marks()), ("ambiguous", 1));
+    // What it is told to be granted is enough.
+    at.home.tamper(&format!("GRANT INSERT ON :effects, :history, :output TO {role}"));
+    at.home.tamper(&format!("GRANT UPDATE ON :effects, :output TO {role}"));
+    let mut command = at.env.command(["reconcile", "--all"]);
+    command.env("PLACE", at.env.path("")).arg("--store").arg(&url);
+    let out = configured(&at, command);
+    assert_eq!((out.code, asked(&at)), (Some(0), 1), "{out:?}");
 }

@@ -8,6 +8,8 @@ mod blocks;
 #[cfg(test)]
 mod compare;
 #[cfg(test)]
+mod examples;
+#[cfg(test)]
 mod shell;
 
 #[cfg(test)]

@@ -38,6 +38,11 @@ impl Home {
         Home { directory }
     }
 
+    /// Its home directory.
+    pub fn own(&self) -> PathBuf {
+        self.path().join("home")
+    }
+
     fn path(&self) -> PathBuf {
         // A temporary directory behind a link would be printed under its other name.
         self.directory.path().canonicalize().unwrap()

@@ -109,6 +109,44 @@ fn t160_who_may_only_read_can_look_at_everything_and_run_nothing() {
 }
 
 #[test]
+fn a_store_of_root_is_denied_to_a_user_before_anything_runs_and_shared_by_those_who_may_write() {
+    // Case 44; STO-11
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let at = Place::new(Kind::Sqlite);
+    let mode =
+        |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let binary = at.env.path("ctrlrun");
+    fs::copy(BINARY, &binary).unwrap();
+    assert_eq!(finish(&mut at.run("by-root", &[], "echo said")).code, Some(0));
+    mode(&at.env.path(""), 0o777);
+    mode(&at.env.path("store"), 0o777);
+    let as_user = |key: &str| {
+        let mut command = Command::new(&binary);
+        let script = format!("echo {key} >>{}", at.env.path("by-user").display());
+        command.args(["run", "-q", "--store", at.store(), "-k", key, "--", "sh", "-c", &script]);
+        command.env_clear().env("TMPDIR", "/tmp").env("PATH", "/usr/bin:/bin").current_dir("/");
+        finish(command.uid(65_534).gid(65_534))
+    };
+    let ran = as_user("k");
+    assert_eq!(ran.code, Some(77), "{ran:?}");
+    assert!(ran.stderr.contains("nothing was run"), "{ran:?}");
+    assert!(!at.env.path("by-user").exists() && at.history("k").is_empty());
+    // Who is given the file runs on it, and root after it: one store, whoever made its log.
+    for part in fs::read_dir(at.env.path("store")).unwrap() {
+        mode(&part.unwrap().path(), 0o666);
+    }
+    let ran = as_user("k");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(fs::read_to_string(at.env.path("by-user")).unwrap(), "k\n");
+    assert_eq!(finish(&mut at.run("by-root-again", &[], "true")).code, Some(0));
+    let ran = as_user("k2");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!((at.state("k").as_str(), at.state("k2").as_str()), ("committed", "committed"));
+}
+
+#[test]
 fn no_such_store_and_no_such_effect_are_told_apart() {
     // Case 32; STO-7, STO-11, STO-4, CLI-1
     let at = Place::new(Kind::Sqlite);

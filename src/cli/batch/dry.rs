@@ -1,20 +1,19 @@
 //! What a batch would do: reads, decides, and writes nothing (BAT-18).
-use std::collections::HashMap;
-
 use ctrlrun::plan::effect::{Answer, Command, Refusal, Reserve, decide};
-use ctrlrun::plan::key::{Fingerprint, Key};
+use ctrlrun::plan::key::Key;
 use ctrlrun::plan::protocol::{Ask, Found};
-use ctrlrun::plan::time::Timestamp;
 use serde_json::json;
 
 use super::input::{Input, LineError};
 use super::items::Defaults;
+use super::seen::Seen;
 use super::{BatchArgs, wrong};
-use crate::cli::Global;
 use crate::cli::access::{Opened, for_dry_run};
 use crate::cli::error::{CliError, Exit, Kind};
 use crate::cli::render::text::{clean, number};
 use crate::cli::terminal::{answer, say};
+use crate::cli::waiting::{Waiting, nothing_found};
+use crate::cli::{Global, journal};
 use ctrlrun::drive::batch::Item;
 
 /// How many lines are asked about together.
@@ -40,10 +39,13 @@ pub fn dry_run(
     name: &str,
     global: &Global,
 ) -> Result<Exit, CliError> {
+    journal::foresee(global, name)?;
     let opened = for_dry_run(global)?;
+    let waiting = Waiting::read(opened.as_ref(), global);
+    let own = std::env::var("CTRLRUN_KEY").ok();
     let mut would = Would::default();
-    // Of every line so far: which command its key would be bound to, and where.
-    let mut seen: HashMap<Key, (Fingerprint, u64)> = HashMap::new();
+    // Of the lines so far: which command its key would be bound to, and where.
+    let mut seen = Seen::new();
     let mut input = input.peekable();
     while input.peek().is_some() {
         let lines: Result<Vec<Item>, LineError> = input
@@ -54,7 +56,7 @@ pub fn dry_run(
         let items = lines.map_err(|error| wrong(&error, 0))?;
         let found = load(opened.as_ref(), &items)?;
         for (item, found) in items.into_iter().zip(found) {
-            let first = seen.get(&item.key).copied();
+            let first = seen.first(&item.key);
             let refused = match first {
                 Some((fingerprint, line)) if fingerprint != item.request.fingerprint => {
                     Some(format!("same key as line {line}, other command"))
@@ -63,10 +65,20 @@ pub fn dry_run(
                     would.replay += 1;
                     continue;
                 }
-                None => one(&item, &found, &mut would),
+                None if own.as_deref() == Some(item.key.as_str()) => Some(
+                    "this is a command of that very effect, which would wait for itself".to_owned(),
+                ),
+                None => match waiting.delivered(opened.as_ref(), &item.key, found, global) {
+                    Ok(found) => one(&item, &found, &mut would),
+                    Err(error) if error.exit() == Kind::Store.exit() => Some(
+                        "an outcome of it is in the spool, and the store does not take it"
+                            .to_owned(),
+                    ),
+                    Err(error) => return Err(error),
+                },
             };
             if first.is_none() {
-                seen.insert(item.key.clone(), (item.request.fingerprint, item.number));
+                seen.add(&item.key, item.request.fingerprint, item.number);
             }
             if let Some(why) = refused {
                 would.refuse += 1;
@@ -82,6 +94,12 @@ pub fn dry_run(
                 );
             }
         }
+    }
+    if let Some(reach) = seen.reach() {
+        global.note(&format!(
+            "keys that come again more than {} lines later are counted as other keys",
+            number(u64::try_from(reach).unwrap_or(u64::MAX))
+        ));
     }
     end(&would, global)
 }
@@ -115,8 +133,7 @@ fn one(item: &Item, found: &Found, would: &mut Would) -> Option<String> {
 
 fn load(opened: Option<&Opened>, items: &[Item]) -> Result<Vec<Found>, CliError> {
     let Some(opened) = opened else {
-        let nothing = Found { record: None, now: Timestamp(0), attempt_floor: 0, event: None };
-        return Ok(vec![nothing; items.len()]);
+        return Ok(vec![nothing_found(); items.len()]);
     };
     let asked: Vec<(&Key, Ask)> = items.iter().map(|item| (&item.key, Ask::Nothing)).collect();
     let answers = opened.store.load_many(&asked, opened.within);

@@ -6,6 +6,7 @@
 //! | [`input`] | the lines of the file, checked |
 //! | [`items`] | a line, made ready to be run |
 //! | [`dry`] | what would happen |
+//! | [`seen`] | which keys came before, in bounded memory |
 //! | [`tally`] | counts by outcome, the summary, the exit code |
 //! | [`progress`] | how far it is |
 //! | [`shown`] | what the children wrote |
@@ -16,6 +17,7 @@ pub mod input;
 mod items;
 mod progress;
 mod report;
+mod seen;
 mod shown;
 mod tally;
 
@@ -90,12 +92,24 @@ pub fn batch(args: &BatchArgs, global: &Global) -> Result<Exit, CliError> {
         progress: Progress::new(total, global),
         report: &mut report,
         barred: Vec::new(),
+        unretried: Vec::new(),
     };
     let own = std::env::var("CTRLRUN_KEY").ok();
     let (tell_barred, told_barred) = std::sync::mpsc::channel();
+    let (tell_unretried, told_unretried) = std::sync::mpsc::channel();
+    let mut named = HashSet::new();
     let items = input.filter_map(move |line| {
         let item = match line {
-            Ok(line) => defaults.item(line),
+            Ok(line) => {
+                let retries = line.settings.retries.unwrap_or(0);
+                let name = line.effect.as_ref().filter(|_| retries > 0);
+                if let Some(name) = name.filter(|name| !named.contains(*name)) {
+                    named.insert(name.clone());
+                    // As below.
+                    let _ = tell_unretried.send((name.clone(), retries));
+                }
+                defaults.item(line)
+            }
             Err(error) => return Some(Err(error)),
         };
         let why = if barred.contains(&item.key) {
@@ -118,6 +132,7 @@ pub fn batch(args: &BatchArgs, global: &Global) -> Result<Exit, CliError> {
     };
     let ran = run(items, &tools, &settings, &mut |what| {
         teller.barred.extend(told_barred.try_iter());
+        teller.unretried.extend(told_unretried.try_iter());
         teller.tell(what);
     });
     let totals = ran.map_err(|error| {
@@ -125,6 +140,8 @@ pub fn batch(args: &BatchArgs, global: &Global) -> Result<Exit, CliError> {
     })?;
     teller.barred.extend(told_barred.try_iter());
     teller.tell_barred();
+    teller.unretried.extend(told_unretried.try_iter());
+    teller.tell_unretried();
     teller.end(&totals, total, began)
 }
 
@@ -260,11 +277,14 @@ struct Teller<'a> {
     progress: Progress,
     report: &'a mut Report,
     barred: Vec<(u64, Key, Barred)>,
+    /// Effects that were named and have retries: told once each.
+    unretried: Vec<(String, u32)>,
 }
 
 impl Teller<'_> {
     fn tell(&mut self, what: Tell<'_, LineError>) {
         self.tell_barred();
+        self.tell_unretried();
         match what {
             Tell::Ended(ended) => self.ended(&ended),
             Tell::Wrong(error) => {
@@ -351,6 +371,18 @@ impl Teller<'_> {
                     say(&line);
                 }
             });
+        }
+    }
+
+    /// A pause before a retry would hold a place that other lines wait for: so a batch makes none.
+    fn tell_unretried(&mut self) {
+        for (name, retries) in std::mem::take(&mut self.unretried) {
+            let name = clean(&name);
+            let line = format!(
+                "effect {name}: its {retries} retries are not made in a batch; what did not happen \
+                 runs when the same line is run again"
+            );
+            self.progress.aside(|| self.global.note(&line));
         }
     }
 

@@ -33,6 +33,8 @@ pub struct Evidence<'a> {
     pub stderr: Option<&'a Captured>,
     /// Where it was read.
     pub place: &'a Place,
+    /// The line that asks the probe that is declared for it, if one is.
+    pub to_ask: Option<String>,
     /// Columns of the terminal, if it goes to one.
     pub columns: Option<usize>,
 }
@@ -74,8 +76,11 @@ impl Evidence<'_> {
             let said = format!("{}{contradicts}", late_word(late));
             self.field(&mut text, "late", &[said]);
         }
-        if let Some(probed) = self.probed() {
-            self.field(&mut text, "probe", &[probed]);
+        match (self.probed(), &self.to_ask) {
+            (Some(probed), _) => self.field(&mut text, "probe", &[probed]),
+            // Not "never run": an answer that could not tell leaves no trace (EFF-20).
+            (None, Some(_)) => push(&mut text, "probe", "declared, and none has answered"),
+            (None, None) => {}
         }
         self.stdout_size(&mut text);
         self.stderr_lines(&mut text);
@@ -222,6 +227,9 @@ impl Evidence<'_> {
         }
         if record.is_lapsed(now) {
             self.advise(text, "Look first:", "the old process may still be running.");
+        }
+        if let Some(to_ask) = &self.to_ask {
+            self.advise(text, "Ask the probe:", to_ask);
         }
         self.advise(text, "If it happened:", &did.text);
         self.advise(text, "If it did not:", &did_not.text);

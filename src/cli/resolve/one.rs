@@ -52,7 +52,7 @@ pub fn one(key: &str, args: &ResolveArgs, global: &Global) -> Result<Exit, CliEr
     let before = opened.find(&key)?;
     let looked_at = match args.expect {
         Some(revision) => revision,
-        None => ask(&opened, &before, decision)?,
+        None => ask(&opened, global, &before, decision)?,
     };
     let decided = Decided { key, decision, by, reason, looked_at, output };
     let done = decided.perform(&opened, before.record.attempt);
@@ -146,8 +146,13 @@ fn stated(from: &Path) -> Result<Captured, CliError> {
 }
 
 /// Shows the record and asks; returns the revision that was shown.
-fn ask(opened: &Opened, before: &Shown, decision: Decision) -> Result<u64, CliError> {
-    let text = show::text(opened, before, terminal::columns_of_stderr())?;
+fn ask(
+    opened: &Opened,
+    global: &Global,
+    before: &Shown,
+    decision: Decision,
+) -> Result<u64, CliError> {
+    let text = show::text(opened, global, before, terminal::columns_of_stderr())?;
     let facts = text.split("\n\n").next().unwrap_or(&text);
     let what = match decision {
         Decision::Committed => "Record that it happened (COMMITTED; it will not run again)?",

@@ -103,7 +103,8 @@ struct Item {
     label: String,
 }
 
-struct Picker {
+struct Picker<'a> {
+    global: &'a Global,
     opened: Opened,
     delivered: Delivered,
     by: String,
@@ -111,13 +112,13 @@ struct Picker {
     guard: Guard,
 }
 
-impl Picker {
-    fn open(args: &ResolveArgs, global: &Global) -> Result<Self, CliError> {
+impl<'a> Picker<'a> {
+    fn open(args: &ResolveArgs, global: &'a Global) -> Result<Self, CliError> {
         let by = by(args.by.as_deref())?;
         let opened = for_writing(global, Deed::Change)?;
         let delivered = Delivered::all(&opened, global);
         let guard = Guard::set().map_err(|error| CliError::no_signals(&error))?;
-        Ok(Self { opened, delivered, by, term: Term::stderr(), guard })
+        Ok(Self { global, opened, delivered, by, term: Term::stderr(), guard })
     }
 
     /// The oldest that are stuck, oldest first, and how many there are in all.
@@ -229,7 +230,7 @@ impl Picker {
     /// What `show` shows, and the history.
     fn show(&self, shown: &Shown) -> Result<(), CliError> {
         let columns = columns_of_stderr();
-        let text = show::text(&self.opened, shown, columns)?;
+        let text = show::text(&self.opened, self.global, shown, columns)?;
         let facts = text.split("\n\n").next().unwrap_or(&text);
         let rows = self.opened.history(&shown.record.key, 1)?;
         let lines = told(&rows, columns);

@@ -88,9 +88,9 @@ pub struct RunArgs {
     /// If it is AMBIGUOUS: ask this (sh -c): exit 0 and a last line `committed` or `not-executed`
     #[arg(long, value_name = "CMD", value_parser = NonEmptyStringValueParser::new(), help_heading = "If it is there already")]
     pub reconcile: Option<String>,
-    /// How long that may take
-    #[arg(long, value_name = "DUR", default_value = "30s", value_parser = values::some_time, help_heading = "If it is there already")]
-    pub reconcile_timeout: Duration,
+    /// How long that may take [default: what its effect says, or 30s]
+    #[arg(long, value_name = "DUR", value_parser = values::some_time, help_heading = "If it is there already")]
+    pub reconcile_timeout: Option<Duration>,
     /// Allow another command on a key that was resolved as not executed
     #[arg(long, help_heading = "If it is there already")]
     pub rebind: bool,

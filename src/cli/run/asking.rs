@@ -1,5 +1,5 @@
 //! A run that meets AMBIGUOUS asks its probe, and decides anew if that settles it (DEC-7).
-use ctrlrun::drive::reconcile::{Asking, Came, Probe, ask_about};
+use ctrlrun::drive::reconcile::{Asking, Came, Probe, TIME_MAX, ask_about};
 use ctrlrun::drive::run::Ran;
 use ctrlrun::exec::Signals;
 use ctrlrun::plan::attempt::Outcome;
@@ -19,7 +19,7 @@ use crate::cli::render::text::clean;
 pub fn probe(args: &RunArgs) -> Option<Probe> {
     let time_max = args.reconcile_timeout;
     match &args.reconcile {
-        Some(line) => Some(Probe::shell(line.into(), time_max)),
+        Some(line) => Some(Probe::shell(line.into(), time_max.unwrap_or(TIME_MAX))),
         None => args.probe.clone().map(|probe| declared(probe, time_max)),
     }
 }

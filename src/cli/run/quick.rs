@@ -8,7 +8,6 @@ use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
 use clap::ValueEnum;
-use ctrlrun::drive::reconcile::TIME_MAX;
 use ctrlrun::plan::expect::StreamState;
 
 use super::args::{ExitAs, OnCommitted, OnRunning, RunArgs};
@@ -119,7 +118,7 @@ fn defaults() -> RunArgs {
         expect: StreamState::Any,
         max_attempts: None,
         reconcile: None,
-        reconcile_timeout: TIME_MAX,
+        reconcile_timeout: None,
         rebind: false,
         retries: None,
         backoff: None,

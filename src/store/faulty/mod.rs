@@ -381,6 +381,10 @@ impl Store for Faulty {
         self.inner.identity()
     }
 
+    fn may_write(&self, within: Duration) -> Result<(), CouldNot> {
+        self.inner.may_write(within)
+    }
+
     fn rest(&self) {
         self.inner.rest();
     }

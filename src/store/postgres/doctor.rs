@@ -10,11 +10,11 @@ use super::schema::{self, Names};
 use super::store::Site;
 use super::transaction::Deadline;
 use crate::plan::time::Timestamp;
-use crate::store::CouldNot;
 use crate::store::check::{Check, Checked, version};
 use crate::store::columns::RUNS_SINCE;
 use crate::store::location::PostgresAt;
 use crate::store::row::Malformed;
+use crate::store::{CouldNot, Reason};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A difference of clocks that a person would be misled by. Leases count by the server's alone.
@@ -229,18 +229,11 @@ const DRIVER: [(&str, &str); 17] = [
 fn rights(link: &Link, names: &Names, version: i64, deadline: Deadline) -> Result<Check, Fault> {
     // A table that is not there yet cannot be asked about.
     let driver = if version >= RUNS_SINCE { &DRIVER[..] } else { &[] };
-    let asks = |needs: &[(&str, &str)]| -> Vec<String> {
-        let ask = |(table, right): &(&str, &str)| {
-            let table = format!("{}.{table}", names.quoted()).replace('\'', "''");
-            format!("pg_catalog.has_table_privilege('{table}', '{right}')")
-        };
-        needs.iter().map(ask).collect()
-    };
     let floor = format!("{}.store", names.quoted()).replace('\'', "''");
     let sql = format!(
         "SELECT pg_catalog.quote_ident(current_user), {}, \
          pg_catalog.has_column_privilege('{floor}', 'attempt_floor', 'UPDATE')",
-        asks(&[&WRITER[..], driver, &PRUNER[..]].concat()).join(", ")
+        asks(names, &[&WRITER[..], driver, &PRUNER[..]].concat())
     );
     let rows = link.query(&sql, &[], deadline.left())?;
     let row = rows.first().ok_or_else(|| Malformed::new("rights", "no answer"))?;
@@ -294,6 +287,39 @@ fn rights(link: &Link, names: &Names, version: i64, deadline: Deadline) -> Resul
         }
     };
     Ok(Check::fine("rights", format!("{role} {found}")))
+}
+
+/// Whether this role may write effects: one that may only look must not have a probe run whose answer
+/// it could not keep.
+///
+/// # Errors
+/// The link's; what it may not.
+pub fn may_write(link: &Link, names: &Names, deadline: Deadline) -> Result<(), Fault> {
+    let sql = format!("SELECT pg_catalog.quote_ident(current_user), {}", asks(names, &WRITER));
+    let rows = link.query(&sql, &[], deadline.left())?;
+    let row = rows.first().ok_or_else(|| Malformed::new("rights", "no answer"))?;
+    let mut cells = super::cells::Cells::new(row, 0);
+    let role: &str = cells.get("current_user")?;
+    for (table, right) in WRITER {
+        if !cells.get::<bool>("rights")? {
+            let (place, schema) = (&names.place, names.quoted());
+            return Err(Fault::Known(CouldNot {
+                reason: Reason::Denied,
+                message: format!("{place}: {role} may not {right} on {schema}.{table}"),
+                hint: Some(format!("GRANT {right} ON {schema}.{table} TO {role}")),
+            }));
+        }
+    }
+    Ok(())
+}
+
+/// The questions whether the current role has these rights, as columns.
+fn asks(names: &Names, needs: &[(&str, &str)]) -> String {
+    let ask = |(table, right): &(&str, &str)| {
+        let table = format!("{}.{table}", names.quoted()).replace('\'', "''");
+        format!("pg_catalog.has_table_privilege('{table}', '{right}')")
+    };
+    needs.iter().map(ask).collect::<Vec<_>>().join(", ")
 }
 
 /// Whether a commit whose answer is lost can be settled (CMT-9).

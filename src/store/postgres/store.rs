@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::connect::{ConnectError, Try as Attempted, Why, connect};
 use super::conninfo::Conninfo;
+use super::doctor;
 use super::error::{Fault, code, could_not, not_connected};
 use super::group::{self as many, Group};
 use super::health::{GRANT_ORIGIN, Health, Home, Origin};
@@ -536,6 +537,11 @@ impl Store for Postgres {
 
     fn glimpse(&self) -> Option<Glimpse> {
         Some(self.glimpse)
+    }
+
+    fn may_write(&self, within: Duration) -> Result<(), CouldNot> {
+        let deadline = Deadline::new(within);
+        self.read(deadline, |link| doctor::may_write(link, &self.site.names, deadline))
     }
 
     fn rest(&self) {

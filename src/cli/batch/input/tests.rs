@@ -14,6 +14,7 @@ fn refund() -> Effect {
         settings: Settings { timeout: Some(Duration::from_secs(30)), ..Settings::default() },
         reconcile: Some(CommandTemplate::parse(&["./was-it.sh", "{payment_id}"]).unwrap()),
         reconcile_final: true,
+        reconcile_timeout: None,
     }
 }
 
