@@ -160,7 +160,7 @@ fn alone_it_prints_short_help_and_what_is_stuck() {
       man          Print a manual page
       help         Explain a topic, or a command
 
-    More: ctrlrun --help, and ctrlrun help outcomes|exit-codes|keys|stores|config|json
+    More: ctrlrun --help, and ctrlrun help outcomes | exit-codes | probes | keys | stores | config | json
     ");
     let fill = Fill::make(&env.default_store());
     assert!(!env.run::<&str>([]).stderr.contains("ctrlrun: "));

@@ -6,13 +6,13 @@ use ctrlrun::store::{Filter, Flow, Listed};
 use super::access::{Opened, for_reading};
 use super::error::{CliError, Exit, Kind};
 use super::render::shell::store_flag;
-use super::render::text::{age, count};
-use super::terminal::say;
+use super::help::topics;
+use super::render::text::{age, count, hung};
+use super::terminal::{columns_of_stderr, say};
 use super::{Global, command};
 
 /// Where more is.
-const MORE: &str =
-    "More: ctrlrun --help, and ctrlrun help outcomes|exit-codes|keys|stores|config|json";
+const MORE: &str = "More: ctrlrun --help, and ctrlrun help";
 
 /// Prints to stderr and ends 64.
 ///
@@ -30,7 +30,10 @@ pub fn bare(global: &Global) -> Result<Exit, CliError> {
     }
     let help = command().help_template("{usage-heading} {usage}\n\n{subcommands}\n").render_help();
     let mut err = anstream::stderr().lock();
-    let _ = write!(err, "{}\n\n{MORE}\n", help.ansi().to_string().trim_end());
+    let _ = write!(err, "{}\n\n", help.ansi().to_string().trim_end());
+    let topics: Vec<&str> = topics().collect();
+    let more = hung(&format!("{MORE} "), &topics.join(" | "), columns_of_stderr());
+    let _ = err.write_all(more.as_bytes());
     Ok(Kind::Usage.exit())
 }
 

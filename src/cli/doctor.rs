@@ -17,9 +17,9 @@ use super::access::place;
 use super::error::{CliError, Exit};
 use super::journal;
 use super::render::shell::store_flag;
-use super::render::text::{age, clean, count, cut, number, safe_json, width};
+use super::render::text::{age, clean, count, cut, hung, number, safe_json, width};
 use super::spooled::candidates;
-use super::terminal::{Answer, Reader};
+use super::terminal::{Answer, Reader, columns};
 use super::which::Place;
 
 /// A record this far in the future says that a clock was set back.
@@ -70,12 +70,12 @@ pub fn doctor(args: &DoctorArgs, global: &Global) -> Result<Exit, CliError> {
     if !global.json {
         let mut rows = vec![Check::fine("store", place.named())];
         rows.append(&mut checks.clone());
-        told.text(&table(&rows))?;
+        told.text(&table(&rows, columns()))?;
     }
     if let Some(files) = &args.journal {
         let check = against_store(files, checked.store_id.is_some(), &place, global, &mut told);
         if !global.json {
-            told.text(&table(std::slice::from_ref(&check)))?;
+            told.text(&table(std::slice::from_ref(&check), columns()))?;
         }
         checks.push(check);
     }
@@ -318,15 +318,15 @@ fn object(check: &Check) -> Value {
 }
 
 /// A line a check: whether it is well, what was looked at, what was found; below it what is wrong.
-fn table(checks: &[Check]) -> String {
+fn table(checks: &[Check], columns: Option<usize>) -> String {
     let widest = checks.iter().map(|check| width(check.about)).max().unwrap_or(0);
     let mut text = String::new();
     for check in checks {
         let gap = " ".repeat(widest.saturating_sub(width(check.about)));
         let mark = if check.finding.is_some() { "!!" } else { "ok" };
-        let line = format!("{mark}  {}{gap}  {}", check.about, clean(&check.found));
-        text.push_str(line.trim_end());
-        text.push('\n');
+        let about = format!("{mark}  {}{gap}  ", check.about);
+        text.push_str(&hung(&about, &clean(&check.found), columns));
+        // A mend may be something to copy: it stays whole.
         if let Some(finding) = &check.finding {
             text.push_str(&format!("    {}\n", clean(finding)));
         }

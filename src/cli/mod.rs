@@ -84,7 +84,7 @@ use crate::config::{self, Config};
   ctrlrun effects --stuck
   ctrlrun show refund:txn_1
 
-More: ctrlrun help outcomes | exit-codes | keys | stores | config | json"
+More: ctrlrun help outcomes | exit-codes | probes | keys | stores | config | json"
 )]
 struct Cli {
     #[command(flatten)]

@@ -38,7 +38,8 @@ const PAGE: usize = 256;
   ctrlrun reconcile --all                         the probes that ctrlrun.toml declares
   ctrlrun reconcile --all --prefix refund: -j 8 --reconcile ./was-it-refunded.sh
 
-More: ctrlrun help probes. The probe has CTRLRUN_KEY, CTRLRUN_ATTEMPT and CTRLRUN_IDEMPOTENCY_KEY in its environment.
+The probe has CTRLRUN_KEY, CTRLRUN_ATTEMPT and CTRLRUN_IDEMPOTENCY_KEY in its environment.
+More: ctrlrun help probes
 
 Exit status: 0 nothing of it is stuck any more; 76 some are; 75 one is running; 66 no such effect.")]
 pub struct ReconcileArgs {

@@ -14,9 +14,9 @@ use super::access::{Opened, for_reading, parts_of_store, place};
 use super::error::{CliError, Exit, Kind};
 use super::prometheus::Page;
 use super::render::shell::store_flag;
-use super::render::text::{age, clean, count, number, rfc3339, safe_json, size};
+use super::render::text::{age, clean, count, hung, number, rfc3339, safe_json, size};
 use super::spooled::candidates;
-use super::terminal::{Answer, answer};
+use super::terminal::{Answer, answer, columns};
 
 /// The states as they are counted: each effect is in one of these.
 const STATES: [&str; 6] = ["reserved", "executing", "lapsed", "committed", "failed", "ambiguous"];
@@ -66,7 +66,7 @@ pub fn stats(args: &StatsArgs, global: &Global) -> Result<Exit, CliError> {
         out.put(|out| writeln!(out, "{}", safe_json(&line)))?;
         out.end()?;
     } else {
-        answer(&text(&opened, &numbers))?;
+        answer(&text(&opened, &numbers, columns()))?;
     }
     Ok(Exit::OK)
 }
@@ -123,7 +123,7 @@ fn object(opened: &Opened, numbers: &Numbers) -> Value {
     })
 }
 
-fn text(opened: &Opened, numbers: &Numbers) -> String {
+fn text(opened: &Opened, numbers: &Numbers, columns: Option<usize>) -> String {
     let stats = &numbers.stats;
     let stuck = match (numbers.stuck(), stats.oldest_stuck()) {
         (0, _) | (_, None) => "none".to_owned(),
@@ -144,7 +144,7 @@ fn text(opened: &Opened, numbers: &Numbers) -> String {
     }
     lines.push(("spool", spool));
     lines.push(("size", size(stats.bytes)));
-    let line = |(name, value): (&str, String)| format!("{name:<12} {value}\n");
+    let line = |(name, value): (&str, String)| hung(&format!("{name:<12} "), &value, columns);
     lines.into_iter().map(line).collect()
 }
 

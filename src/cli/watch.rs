@@ -220,7 +220,7 @@ fn lines(
         let keep = usize::from(at + 1 < list.rows.len());
         if !put(&mut lines, &written(|out| layout.row(out, row)), keep) {
             let hidden = number((list.rows.len() - at) as u64);
-            let more = format!("and {than}{hidden} more: ctrlrun effects | less");
+            let more = format!("and {than}{hidden} more: the same line without --watch | less");
             put(&mut lines, &[cut(&more, columns).into_owned()], 0);
             break;
         }

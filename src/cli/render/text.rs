@@ -104,6 +104,21 @@ pub fn folded(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
+/// What a line is about, and what is said of it, which goes on below its own beginning where a terminal
+/// would break it somewhere. Ends its last line.
+#[must_use]
+pub fn hung(about: &str, said: &str, columns: Option<usize>) -> String {
+    let hang = width(about);
+    let most = columns.map_or(usize::MAX, |columns| columns.saturating_sub(hang).max(20));
+    let mut text = String::new();
+    for (at, part) in folded(said, most).iter().enumerate() {
+        let head = if at == 0 { about.to_owned() } else { " ".repeat(hang) };
+        text.push_str(format!("{head}{part}").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
 /// A length of time in its largest unit that is not nothing: `4 s`, `41 m`, `2 h`, `31 d`.
 #[must_use]
 pub fn age(of: Duration) -> String {

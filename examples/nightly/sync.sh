@@ -1,0 +1,4 @@
+# The first one to come holds on until it is let go.
+echo begun >begun
+read -r line <go
+echo "synced"
