@@ -5,8 +5,8 @@ use ctrlrun::store::{Filter, Flow, Listed};
 
 use super::access::{Opened, for_reading};
 use super::error::{CliError, Exit, Kind};
-use super::render::shell::store_flag;
 use super::help::topics;
+use super::render::shell::store_flag;
 use super::render::text::{age, count, hung};
 use super::terminal::{columns_of_stderr, say};
 use super::{Global, command};

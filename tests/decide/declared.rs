@@ -155,39 +155,3 @@ fn who_looks_is_told_of_the_probe_that_is_declared() {
     fs::write(at.env.path("here/ctrlrun.toml"), "[").unwrap();
     assert!(!show("refund:txn_1", &[]).contains("robe"));
 }
-
-#[test]
-fn who_may_only_look_runs_no_probe() {
-    // DEC-5, case 44: the answer could not be kept, and a probe that is final changes the world.
-    if !Kind::Postgres.is_here() {
-        return;
-    }
-    let at = place(Kind::Postgres);
-    says(&at, "committed\n");
-    assert_eq!(run(&at, &["refund", "id=txn_1"]).code, Some(28));
-    let schema = at.store().rsplit_once("schema=").unwrap().1.to_owned();
-    let role = format!("{schema}_looks");
-    at.home.tamper(&format!("CREATE ROLE {role} LOGIN"));
-    at.home.tamper(&format!("GRANT USAGE ON SCHEMA {schema} TO {role}"));
-    at.home.tamper(&format!("GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}"));
-    let url = at.store().replace("postgres@", &format!("{role}@"));
-    for words in [
-        &["reconcile", "refund:txn_1"][..],
-        &["reconcile", "--all"],
-        &["run", "refund", "id=txn_1"],
-    ] {
-        let mut command = at.env.command(words);
-        command.env("PLACE", at.env.path("")).arg("--store").arg(&url);
-        let out = configured(&at, command);
-        assert_eq!((out.code, asked(&at)), (Some(77), 0), "{out:?}");
-        assert!(out.stderr.contains("may not INSERT on"), "{out:?}");
-    }
-    assert_eq!((at.state("refund:txn_1").as_str(), at.marks()), ("ambiguous", 1));
-    // What it is told to be granted is enough.
-    at.home.tamper(&format!("GRANT INSERT ON :effects, :history, :output TO {role}"));
-    at.home.tamper(&format!("GRANT UPDATE ON :effects, :output TO {role}"));
-    let mut command = at.env.command(["reconcile", "--all"]);
-    command.env("PLACE", at.env.path("")).arg("--store").arg(&url);
-    let out = configured(&at, command);
-    assert_eq!((out.code, asked(&at)), (Some(0), 1), "{out:?}");
-}

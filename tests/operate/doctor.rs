@@ -238,3 +238,38 @@ fn the_rights_that_a_role_lacks_are_named_with_the_statement_that_gives_them() {
     let out = run(&forget);
     assert_eq!((out.code, at.show("k")), (Some(0), Value::Null), "{out:?}");
 }
+
+#[test]
+fn who_may_only_look_runs_no_probe() {
+    // DEC-5, case 44: the answer could not be kept, and a probe that is final changes the world.
+    if !Kind::Postgres.is_here() {
+        return;
+    }
+    let at = Place::new(Kind::Postgres);
+    assert_eq!(finish(&mut at.run("k", &[], "exit 28")).code, Some(28));
+    let schema = at.store().rsplit_once("schema=").unwrap().1.to_owned();
+    let role = format!("{schema}_looks");
+    at.home.tamper(&format!("CREATE ROLE {role} LOGIN"));
+    at.home.tamper(&format!("GRANT USAGE ON SCHEMA {schema} TO {role}"));
+    at.home.tamper(&format!("GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}"));
+    let url = at.store().replace("postgres@", &format!("{role}@"));
+    let probe = format!("echo asked >>{}; echo committed", at.env.path("asked").display());
+    let reconcile = |words: &[&str]| {
+        let mut command = at.env.command(words);
+        finish(command.args(["--store", &url, "--reconcile", &probe]))
+    };
+    for words in [&["reconcile", "k"][..], &["reconcile", "--all"]] {
+        let out = reconcile(words);
+        assert_eq!(out.code, Some(77), "{out:?}");
+        let told = format!("{role} may not INSERT on {schema}.effects");
+        assert!(out.stderr.contains(&told) && out.stderr.contains("GRANT INSERT ON"), "{out:?}");
+    }
+    assert!(!at.env.path("asked").exists());
+    assert_eq!(at.state("k"), "ambiguous");
+    // What it is told to be granted is enough.
+    at.home.tamper(&format!("GRANT INSERT ON :effects, :history, :output TO {role}"));
+    at.home.tamper(&format!("GRANT UPDATE ON :effects, :output TO {role}"));
+    let out = reconcile(&["reconcile", "--all"]);
+    assert_eq!((out.code, at.state("k").as_str()), (Some(0), "committed"), "{out:?}");
+    assert!(at.env.path("asked").exists());
+}
