@@ -2,7 +2,6 @@
 //! real one as far as the kernel can tell: FUSE, answered here.
 #![cfg(test)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
-#[expect(unused, reason = "some of its helpers are enough here")]
 mod common;
 
 use std::fs::File;

@@ -179,7 +179,12 @@ pub fn for_dry_run(global: &Global) -> Result<Option<Opened>, CliError> {
     let place = place(global)?;
     let options = Options::new(Mode::Read, global.store_timeout);
     match store::open(&place.location, &options) {
-        Err(error) if error.reason == Reason::Missing && place.is_default() => Ok(None),
+        Err(error) if error.reason == Reason::Missing && place.is_default() => {
+            if global.verbose > 0 {
+                say(&format!("store: {}", place.named()));
+            }
+            Ok(None)
+        }
         Ok(_) | Err(_) => open(global, place, Mode::Read, Deed::Run).map(Some),
     }
 }

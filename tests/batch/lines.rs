@@ -162,17 +162,15 @@ fn a_dry_run_looks_into_the_spool_and_at_the_journal_as_a_run_would() {
     // BAT-18, CLI-13, EXE-25, AFT-3
     let at = Place::new(Kind::Sqlite);
     let soon = ["--store-timeout", "200ms", "--lease", "2s"];
-    for key in ["done", "gone"] {
-        let _ = std::fs::remove_file(at.env.path("go"));
-        let before = at.marks();
-        let holding =
-            at.start(&mut at.run(key, &soon, &[crate::at::MARK, crate::at::HOLD].concat()));
-        crate::at::until("it has marked", || at.marks() > before);
-        at.home.away();
-        at.go();
+    let hold = [crate::at::MARK, crate::at::HOLD].concat();
+    let holding = ["done", "gone"].map(|key| at.start(&mut at.run(key, &soon, &hold)));
+    crate::at::until("both have marked", || at.marks() == 2);
+    at.home.away();
+    at.go();
+    for holding in holding {
         assert_eq!(holding.end().code, Some(74));
-        at.home.back();
     }
+    at.home.back();
     // The store forgets one of them: its word then stands in the way of its key.
     for table in ["effects", "history", "output"] {
         let forget = format!("DELETE FROM {table} WHERE effect_key = 'gone'");
@@ -181,7 +179,6 @@ fn a_dry_run_looks_into_the_spool_and_at_the_journal_as_a_run_would() {
     let spooled = at.spooled(&at.spool());
     let before = (at.dump(), at.marks(), spooled.len());
     assert_eq!(before.2, 2);
-    let hold = [crate::at::MARK, crate::at::HOLD].concat();
     let lines = [line("done", &hold), line("gone", &hold), line("new", &hold)].concat();
     let file = file(&at, &lines);
     let out = finish(&mut batch(&at, &file, &["--dry-run"]));

@@ -261,7 +261,7 @@ fn who_may_only_look_runs_no_probe() {
     for words in [&["reconcile", "k"][..], &["reconcile", "--all"]] {
         let out = reconcile(words);
         assert_eq!(out.code, Some(77), "{out:?}");
-        let told = format!("{role} may not INSERT on {schema}.effects");
+        let told = format!("{role} may not INSERT on \"{schema}\".effects");
         assert!(out.stderr.contains(&told) && out.stderr.contains("GRANT INSERT ON"), "{out:?}");
     }
     assert!(!at.env.path("asked").exists());

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::cli::Global;
 use crate::cli::error::{CliError, Kind};
 use crate::cli::render::text::clean;
-use crate::cli::terminal::Answer;
+use crate::cli::terminal::{Answer, say};
 
 /// What is written: all of it commented, so that it changes nothing.
 pub const TEMPLATE: &str = include_str!("template.toml");
@@ -40,7 +40,7 @@ pub fn write(path: &Path, global: &Global) -> Result<(), CliError> {
         return out.end();
     }
     let shown = clean(&shown);
-    global.note(&if made {
+    say(&if made {
         format!("made {shown}: all of it is commented out, so nothing has changed yet")
     } else {
         format!("{shown} is there already; nothing was written")

@@ -11,7 +11,7 @@ use super::Global;
 use super::access::{open, place};
 use super::error::{CliError, Deed, Exit};
 use super::render::text::safe_json;
-use super::terminal::Answer;
+use super::terminal::{Answer, say};
 
 /// Make a store; changes nothing where it is there already
 ///
@@ -94,7 +94,7 @@ pub fn init(args: &InitArgs, global: &Global) -> Result<Exit, CliError> {
         out.end()?;
     } else {
         let shown = opened.place.shown();
-        global.note(&if opened.created {
+        say(&if opened.created {
             format!("made {shown} (schema version {version})")
         } else {
             format!("{shown} is there already (schema version {version})")
