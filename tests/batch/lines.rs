@@ -191,14 +191,14 @@ fn a_dry_run_looks_into_the_spool_and_at_the_journal_as_a_run_would() {
     let journal = at.env.path("away/journal.jsonl");
     std::fs::write(&config, format!("[journal]\nfile = {journal:?}\n")).unwrap();
     for mut command in [batch(&at, &file, &["--dry-run"]), at.run("new", &["--dry-run"], &hold)] {
-        let out = finish(command.arg("--config").arg(&config));
+        let out = finish(command.env("CTRLRUN_CONFIG", &config));
         let told = "cannot be written";
         assert!(out.code == Some(69) && out.stderr.contains(told), "{out:?}");
         assert!(out.stderr.contains("mkdir -p"), "{out:?}");
     }
     assert!(!journal.exists());
     std::fs::create_dir(at.env.path("away")).unwrap();
-    let out = finish(at.run("new", &["--dry-run"], &hold).arg("--config").arg(&config));
+    let out = finish(at.run("new", &["--dry-run"], &hold).env("CTRLRUN_CONFIG", &config));
     assert_eq!((out.code, journal.exists()), (Some(0), false), "{out:?}");
 }
 

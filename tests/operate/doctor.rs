@@ -262,7 +262,7 @@ fn who_may_only_look_runs_no_probe() {
         let out = reconcile(words);
         assert_eq!(out.code, Some(77), "{out:?}");
         let told = format!("{role} may not INSERT on \"{schema}\".effects");
-        assert!(out.stderr.contains(&told) && out.stderr.contains("GRANT INSERT ON"), "{out:?}");
+        assert!(out.stderr.contains(&told), "{out:?}");
     }
     assert!(!at.env.path("asked").exists());
     assert_eq!(at.state("k"), "ambiguous");
