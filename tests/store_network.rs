@@ -1,6 +1,5 @@
 //! A store on a file system that goes over a network is refused (case 43; STO-8). The file system is a
 //! real one as far as the kernel can tell: FUSE, answered here.
-#![cfg(test)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 mod common;
 

@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn the_last_keys_are_remembered_and_no_more_than_that() {
         // BAT-18
-        let key = |number: u64| Key::new(&format!("k:{number}")).unwrap();
+        let key = |number: u64| Key::new(format!("k:{number}")).unwrap();
         let command = |number: u64| Fingerprint([u8::try_from(number % 251).unwrap(); 32]);
         let mut seen = Seen::of_at_most(10);
         assert_eq!((seen.first(&key(1)), seen.reach()), (None, None));

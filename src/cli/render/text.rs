@@ -218,6 +218,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_said_goes_on_below_itself_and_loses_no_word() {
+        // OPS-12
+        let said = "journal wal; every writer sets and checks synchronous=FULL";
+        assert_eq!(hung("ok  durability  ", said, None), format!("ok  durability  {said}\n"));
+        let narrow = hung("ok  durability  ", said, Some(50));
+        assert!(narrow.lines().all(|line| width(line) <= 50), "{narrow}");
+        assert!(narrow.lines().skip(1).all(|line| line.starts_with(&" ".repeat(16))), "{narrow}");
+        let words: Vec<&str> = narrow.split_whitespace().skip(2).collect();
+        assert_eq!(words.join(" "), said);
+        assert_eq!(hung("spool ", "", Some(10)), "spool\n");
+    }
+
+    #[test]
     fn what_could_move_a_cursor_or_turn_the_writing_is_escaped() {
         // CLI-5
         for (text, safe) in [
