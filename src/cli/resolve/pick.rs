@@ -115,7 +115,7 @@ impl Picker {
     fn open(args: &ResolveArgs, global: &Global) -> Result<Self, CliError> {
         let by = by(args.by.as_deref())?;
         let opened = for_writing(global, Deed::Change)?;
-        let delivered = Delivered::all(&opened, global);
+        let delivered = Delivered::all(&opened, global)?;
         let guard = Guard::set().map_err(|error| CliError::no_signals(&error))?;
         Ok(Self { opened, delivered, by, term: Term::stderr(), guard })
     }
