@@ -75,6 +75,39 @@ fn t163_a_database_replaced_under_the_open_handle_is_refused() {
 }
 
 #[test]
+fn t163_a_log_replaced_under_the_open_handle_is_refused() {
+    // STO-9: by nothing, and by a copy; also where the store is named by a symbolic link.
+    for (replace, by_link) in [(false, false), (true, false), (false, true)] {
+        let home = Home::new();
+        let mut path = home.path();
+        if by_link {
+            path = home.directory().join("link.db");
+            drop(home.store());
+            std::os::unix::fs::symlink(home.path(), &path).unwrap();
+        }
+        let store = open_at(&path, Mode::Create).unwrap().store;
+        let holder = granted(&*store, &key("k"), "a");
+        let log = home.directory().join(format!("{}-wal", home.path().display()));
+        let aside = home.directory().join("aside");
+        fs::rename(&log, &aside).unwrap();
+        if replace {
+            fs::copy(&aside, &log).unwrap();
+        }
+        let word = settle(holder, host::outcome_id(), Verdict::Committed);
+        for (name, command) in [("new", reserve("late")), ("k", begin(holder)), ("k", word)] {
+            let Done::CouldNot(error) = handle_within(&*store, &key(name), command, SHORT) else {
+                panic!("it was written: {name}");
+            };
+            assert_eq!(error.reason, Reason::Moved, "{error:?}");
+        }
+        fs::rename(&aside, &log).unwrap();
+        assert_eq!(events(&*store, &key("k")), ["reserved"]);
+        let begun = handle_within(&*store, &key("k"), begin(holder), WITHIN);
+        assert_eq!(answered(begun).0, Answer::Start);
+    }
+}
+
+#[test]
 fn a_symbolic_link_is_another_spelling_of_one_path() {
     // STO-8: SQLite follows it, so there is one log; both see the same.
     let home = Home::new();

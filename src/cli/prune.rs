@@ -72,7 +72,7 @@ pub fn prune(args: &PruneArgs, global: &Global) -> Result<Exit, CliError> {
     let spare = match args.dry_run {
         true => BTreeSet::new(),
         // What a child said of its attempt comes before anything of it is forgotten.
-        false => deliver_all(&opened, global),
+        false => deliver_all(&opened, global)?,
     };
     if ask {
         confirm(args, global, &opened, spare.clone())?;

@@ -80,7 +80,7 @@ pub fn reconcile(args: &ReconcileArgs, global: &Global) -> Result<Exit, CliError
     let probes = Probes::find(args.reconcile.as_deref(), args.reconcile_timeout, &global.settings)?;
     let signals = Signals::install().map_err(|error| CliError::no_signals(&error))?;
     let opened = for_writing(global, Deed::Change)?;
-    let delivered = Delivered::all(&opened, global);
+    let delivered = Delivered::all(&opened, global)?;
     let began = Instant::now();
     let work = Work {
         opened: &opened,

@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use ctrlrun::drive::deliver::{Delivery, deliver};
-use ctrlrun::drive::spool::{Spool, Spooled};
+use ctrlrun::drive::spool::{Spool, Spooled, unreadable};
 use ctrlrun::plan::key::Key;
 use ctrlrun::store::{CouldNot, Location};
 use nix::unistd::geteuid;
 
 use crate::cli::Global;
 use crate::cli::access::Opened;
-use crate::cli::error::{CliError, Deed, Kind};
+use crate::cli::error::{CliError, Deed, Hint, Kind};
+use crate::cli::render::shell::quote;
 use crate::cli::render::text::clean;
 use crate::cli::terminal::say;
 use crate::cli::which::{Place, state_dir};
@@ -36,6 +37,28 @@ pub fn candidates(global: &Global) -> Vec<PathBuf> {
     in_state.into_iter().chain(in_runtime).chain(temporary).collect()
 }
 
+/// The spool of a store, for a command that writes; `None` where no directory for it can be written.
+///
+/// # Errors
+/// 69: one that may hold a word of this store cannot be read (EXE-25).
+pub fn spool(opened: &Opened, deed: Deed, global: &Global) -> Result<Option<Spool>, CliError> {
+    let candidates = candidates(global);
+    for dir in &candidates {
+        if let Some(error) = unreadable(dir) {
+            let shown = dir.to_string_lossy();
+            let words = format!(
+                "{}: the spool cannot be read, and may hold a word about what this is for: {}",
+                clean(&shown),
+                deed.undone()
+            );
+            let line = format!("ls -ld {}", quote(dir));
+            let told = CliError::new(Kind::Store, words).because(&error);
+            return Err(told.hint(Hint::command("look", line)));
+        }
+    }
+    Ok(Spool::find(&candidates, opened.store.identity().store_id))
+}
+
 /// Whether nobody else has put a directory there, or may write to it: what is read from a spool is
 /// believed, and what is kept there is the command's output.
 fn is_ours(dir: &Path) -> bool {
@@ -56,14 +79,16 @@ pub struct Delivered {
 
 impl Delivered {
     /// Delivers what is in the spool before many keys are looked at, and tells what came of it.
-    #[must_use]
-    pub fn all(opened: &Opened, global: &Global) -> Self {
-        let spool = Spool::find(&candidates(global), opened.store.identity().store_id);
+    ///
+    /// # Errors
+    /// As [`spool`].
+    pub fn all(opened: &Opened, global: &Global) -> Result<Self, CliError> {
+        let spool = spool(opened, Deed::Change, global)?;
         let failed = match &spool {
             Some(spool) => deliver_and_tell(opened, spool, None, global),
             None => HashMap::new(),
         };
-        Self { spool, failed }
+        Ok(Self { spool, failed })
     }
 
     /// Whether nothing of the spool stands in the way of `key`.
@@ -121,9 +146,11 @@ fn deliver_and_tell(
 }
 
 /// Delivers what is there before something is done to the whole store; the keys of what is left.
-#[must_use]
-pub fn deliver_all(opened: &Opened, global: &Global) -> BTreeSet<Key> {
-    Delivered::all(opened, global).failed.into_keys().collect()
+///
+/// # Errors
+/// As [`spool`].
+pub fn deliver_all(opened: &Opened, global: &Global) -> Result<BTreeSet<Key>, CliError> {
+    Ok(Delivered::all(opened, global)?.failed.into_keys().collect())
 }
 
 fn stands_in_the_way(
@@ -240,7 +267,7 @@ pub fn deliver_before_deciding(
     key: &Key,
     global: &Global,
 ) -> Result<(), CliError> {
-    match Spool::find(&candidates(global), opened.store.identity().store_id) {
+    match spool(opened, Deed::Change, global)? {
         Some(spool) => deliver_first(opened, &spool, key, Deed::Change, global),
         None => Ok(()),
     }

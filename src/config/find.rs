@@ -4,9 +4,10 @@
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use ctrlrun::drive::reach::is_absent;
 use nix::fcntl::OFlag;
 use nix::unistd::{User, geteuid};
 
@@ -158,18 +159,11 @@ fn open(path: &Path) -> io::Result<(File, Metadata)> {
 fn there(path: &Path) -> Result<Option<(File, Metadata)>, CliError> {
     match open(path) {
         Ok(opened) => Ok(Some(opened)),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            Ok(None)
-        }
-        // A folder that may not be searched is another user's, with a HOME that is not ours; a file
-        // that may not be read could name the store.
-        Err(error) if error.kind() == ErrorKind::PermissionDenied && is_hidden(path) => Ok(None),
+        // A folder that may not be searched and is another user's: HOME is not ours. But a file that may
+        // not be read could name the store, and so could one that cannot be reached.
+        Err(error) if is_absent(path, &error) => Ok(None),
         Err(error) => Err(unreadable(path, &error)),
     }
-}
-
-fn is_hidden(path: &Path) -> bool {
-    fs::metadata(path).is_err()
 }
 
 /// Whether a boundary lies between the working directory and `dir`: the home directory, a
@@ -248,6 +242,12 @@ fn unreadable(path: &Path, error: &io::Error) -> CliError {
 fn text(path: &Path, (file, found): (File, Metadata)) -> Result<String, CliError> {
     if found.is_dir() {
         return Err(unreadable(path, &ErrorKind::IsADirectory.into()));
+    }
+    // One whose writer is not there yet reads as an empty file, that is, as no configuration at all.
+    let is_pipe = found.file_type().is_fifo() || found.file_type().is_socket();
+    if is_pipe {
+        let error = io::Error::other("it is a pipe: give it a file");
+        return Err(unreadable(path, &error));
     }
     let mut bytes = Vec::new();
     file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;

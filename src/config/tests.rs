@@ -245,7 +245,26 @@ fn a_file_that_others_could_have_written_is_refused() {
     let _ = fs::remove_file(&user);
     nix::unistd::mkfifo(&user, nix::sys::stat::Mode::S_IRWXU).unwrap();
     fs::remove_file(&path).unwrap();
-    assert_eq!(place.load().files.len(), 1, "a pipe without a writer held it up");
+    // A pipe without a writer holds nobody up, and is not taken for an empty file.
+    assert!(place.refusal().contains("it is a pipe: give it a file"));
+}
+
+#[test]
+fn a_file_that_cannot_be_reached_is_not_taken_for_none() {
+    // CFG-5: links that lead nowhere, of the file and of its folder, as with a disk that is not mounted.
+    let place = Place::new();
+    let user = place.write("home/.config/ctrlrun/ctrlrun.toml", "");
+    let away = place.path("away.toml");
+    fs::rename(&user, &away).unwrap();
+    symlink(&away, &user).unwrap();
+    assert_eq!(place.load().files.len(), 1);
+    fs::remove_file(&away).unwrap();
+    assert!(place.refusal().contains("this configuration cannot be read"));
+    let folder = place.path("home/.config/ctrlrun");
+    fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(place.load().files.len(), 0);
+    symlink(place.path("nowhere"), &folder).unwrap();
+    assert!(place.refusal().contains("this configuration cannot be read"));
 }
 
 #[test]

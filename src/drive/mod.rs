@@ -9,6 +9,7 @@ pub mod integrity;
 pub mod journal;
 pub mod persist;
 pub mod prune;
+pub mod reach;
 pub mod reconcile;
 pub mod remember;
 pub mod run;

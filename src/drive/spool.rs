@@ -15,6 +15,7 @@ use nix::unistd::{AccessFlags, access, geteuid};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use super::reach::is_absent;
 use crate::plan::attempt::Undelivered;
 use crate::plan::effect::OutcomeId;
 use crate::plan::key::Key;
@@ -30,6 +31,13 @@ pub struct Spool {
     /// Where they may have been kept at another time, when `dir` could not be written.
     others: Vec<PathBuf>,
     store_id: Uuid,
+}
+
+/// Why what is kept in `dir` cannot be known, if it cannot: nothing may be taken for free then that a
+/// word in it could be about (EXE-25).
+#[must_use]
+pub fn unreadable(dir: &Path) -> Option<io::Error> {
+    fs::read_dir(dir).err().filter(|error| !is_absent(dir, error))
 }
 
 /// A file of the spool.

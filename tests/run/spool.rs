@@ -333,6 +333,33 @@ fn t163_a_file_put_in_its_place_while_a_command_runs_takes_no_outcome() {
 }
 
 #[test]
+fn t163_a_log_that_is_removed_while_a_command_runs_takes_no_outcome_and_lets_nobody_in() {
+    // T163; STO-9, EXE-24: the log, its index, and both.
+    for gone in [&["-wal"][..], &["-shm"], &["-wal", "-shm"]] {
+        let at = Place::new(Kind::Sqlite);
+        let first = at.holder("k", &soon(&at));
+        for suffix in gone {
+            fs::remove_file(format!("{}{suffix}", at.file().display())).unwrap();
+        }
+        // It would make a log of its own, and not see in it who runs what.
+        let rival = finish(&mut at.run("k", &soon(&at), MARK));
+        assert_eq!((rival.code, at.marks()), (Some(69), 1), "{gone:?}: {rival:?}");
+        assert!(rival.stderr.contains("nothing was run"), "{}", rival.stderr);
+        assert!(rival.stderr.contains("it was removed"), "{}", rival.stderr);
+        assert_eq!(at.ask(&["show", "k"]).code, Some(69));
+        at.go();
+        let end = first.end();
+        assert_eq!(end.code, Some(74), "{gone:?}: {end:?}");
+        assert!(end.stderr.contains("was removed or replaced"), "{}", end.stderr);
+        spooled(&at);
+        // It was the last that had it open, and has put its log into the store.
+        let end = finish(&mut at.run("k", &soon(&at), &[MARK, HOLD].concat()));
+        assert_eq!((end.code, at.marks()), (Some(0), 1), "{gone:?}: {end:?}");
+        assert_eq!(at.state("k"), "committed");
+    }
+}
+
+#[test]
 fn t163_a_file_put_in_its_place_between_reserve_and_begin_runs_nothing() {
     // T163; STO-9
     let at = Place::scratch(Kind::Sqlite);

@@ -47,7 +47,7 @@ use tally::{Came, Tally};
 
 use super::Global;
 use super::access::{Opened, for_running};
-use super::error::{CliError, Exit, Hint, Kind};
+use super::error::{CliError, Deed, Exit, Hint, Kind};
 use super::journal;
 use super::render::shell::{quote, store_flag};
 use super::render::text::clean;
@@ -77,7 +77,7 @@ pub fn batch(args: &BatchArgs, global: &Global) -> Result<Exit, CliError> {
     let signals = Signals::install().map_err(|error| CliError::no_signals(&error))?;
     let journal = journal::open(global, &source.name())?;
     let opened = for_running(global)?;
-    let spool = Spool::find(&spooled::candidates(global), opened.store.identity().store_id);
+    let spool = spooled::spool(&opened, Deed::Run, global)?;
     let barred = barred(&opened, spool.as_ref(), global);
     let settings = settings(args, global, show);
     let began = Instant::now();

@@ -108,7 +108,7 @@ fn decide_all<R: io::BufRead>(
     global: &Global,
 ) -> Result<Exit, CliError> {
     let opened = for_writing(global, Deed::Change)?;
-    let delivered = Delivered::all(&opened, global);
+    let delivered = Delivered::all(&opened, global)?;
     let mut teller = Teller::new(global);
     let stopped = loop {
         match lines.read() {

@@ -116,7 +116,7 @@ impl<'a> Picker<'a> {
     fn open(args: &ResolveArgs, global: &'a Global) -> Result<Self, CliError> {
         let by = by(args.by.as_deref())?;
         let opened = for_writing(global, Deed::Change)?;
-        let delivered = Delivered::all(&opened, global);
+        let delivered = Delivered::all(&opened, global)?;
         let guard = Guard::set().map_err(|error| CliError::no_signals(&error))?;
         Ok(Self { global, opened, delivered, by, term: Term::stderr(), guard })
     }

@@ -145,7 +145,7 @@ fn try_go(args: &mut RunArgs, global: &Global, report: &mut Report) -> Result<En
     // child's, and must not end this process with a reservation in its hand.
     let signals = Signals::install().map_err(|error| CliError::no_signals(&error))?;
     let opened = for_running(global)?;
-    let spool = Spool::find(&spooled::candidates(global), opened.store.identity().store_id);
+    let spool = spooled::spool(&opened, Deed::Run, global)?;
     match &spool {
         Some(spool) => spooled::deliver_first(&opened, spool, &asked.key, Deed::Run, global)?,
         None => global.note(

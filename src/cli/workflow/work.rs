@@ -5,7 +5,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use ctrlrun::drive::spool::Spool;
 use ctrlrun::drive::workflow::Counters;
 use ctrlrun::drive::workflow::node::Settings;
 use ctrlrun::drive::workflow::worker::{Ended, Told, Worker, needs_no_more};
@@ -127,7 +126,7 @@ fn drive(
     // Before the first node: a signal must not end this process with one in its hand. Children are
     // collected by those who wait for them, since there may be several.
     let signals = Signals::listen().map_err(|error| CliError::no_signals(&error))?;
-    let spool = Spool::find(&spooled::candidates(global), opened.store.identity().store_id);
+    let spool = spooled::spool(opened, Deed::Run, global)?;
     if spool.is_none() {
         global.note(
             "warning: no directory for the spool can be written: an outcome that the store cannot \

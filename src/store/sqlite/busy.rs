@@ -47,7 +47,7 @@ impl Deadline {
     }
 
     /// Pauses; false if the deadline has passed.
-    fn pause(&self) -> bool {
+    pub fn pause(&self) -> bool {
         let left = self.left();
         if left.is_zero() {
             return false;

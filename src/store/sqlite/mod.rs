@@ -34,6 +34,7 @@ use self::busy::Deadline;
 use self::error::{Fault, could_not, is_busy};
 use self::list::Listing;
 use self::open::{Frozen, Site};
+use self::place::Log;
 use self::write::{Group, Try};
 use super::runs::turns::Turns;
 use super::{
@@ -87,6 +88,8 @@ impl Session {
 struct Opening {
     connection: Connection,
     frozen: Option<Frozen>,
+    /// Its log, once it had one.
+    log: Option<Log>,
 }
 
 impl Sqlite {
@@ -236,13 +239,18 @@ impl Sqlite {
             return End::NotCommitted(error);
         }
         let deadline = session.deadline.clone();
-        let opening = match session.connection.take() {
+        let mut opening = match session.connection.take() {
             Some(opening) => opening,
             None => match deadline.insist(|| self.site.connect(&deadline)) {
                 Ok(opening) => opening,
                 Err(fault) => return End::NotCommitted(self.could_not(fault)),
             },
         };
+        // Nor would one to a log that others do not see.
+        if let Err(error) = self.site.has_its_log(&mut opening) {
+            session.connection = Some(opening);
+            return End::NotCommitted(error);
+        }
         let tried = attempt(&opening.connection, &deadline);
         if opening.connection.is_autocommit() {
             session.connection = Some(opening);

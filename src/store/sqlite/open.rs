@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::busy::Deadline;
 use super::error::{Fault, could_not};
-use super::place::{self, FileId, FileSystem, Status, directory_of};
+use super::place::{self, FileId, FileSystem, Log, Status, directory_of};
 use super::schema::{self, Standing};
 use super::{Opening, Session, Sqlite, absolute, quoted};
 use crate::store::location::{Location, SqliteAt};
@@ -23,6 +23,8 @@ use crate::store::{CouldNot, Identity, Mode, Opened, Options, Reason};
 pub struct Site {
     /// The database file, absolute.
     pub path: PathBuf,
+    /// The same without symbolic links: what SQLite keeps beside it has its name from that.
+    resolved: PathBuf,
     /// As a person named it.
     place: String,
     /// The file that was opened first: every other connection must be to it.
@@ -77,7 +79,8 @@ pub(super) fn sqlite(
 
     let deadline = Deadline::new();
     deadline.set(options.within);
-    let site = Site { path, place, opened: status.id, read_only };
+    let resolved = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+    let site = Site { path, resolved, place, opened: status.id, read_only };
     let understood = |fault| could_not(fault, &site.place, || place::barrier(&site.path));
     // Kept over the tries: one may make the schema and then find the next thing busy.
     let mut created = false;
@@ -133,7 +136,7 @@ impl Site {
             }
         }
         self.settings(connection)?;
-        Ok(opening)
+        Ok(Opening { log: self.log()?, ..opening })
     }
 
     /// A further connection, to the same file.
@@ -147,10 +150,11 @@ impl Site {
             Standing::Empty | Standing::Foreign => return Err(self.another_store().into()),
         }
         self.settings(&opening.connection)?;
-        Ok(opening)
+        Ok(Opening { log: self.log()?, ..opening })
     }
 
     fn raw(&self, deadline: &Deadline) -> Result<Opening, Fault> {
+        self.is_not_without_its_log(deadline)?;
         let frozen = match self.read_only {
             true => self.frozen()?,
             false => None,
@@ -175,7 +179,7 @@ impl Site {
         // By name SQLite opens what is there now; it must be what was looked at.
         self.still()?;
         deadline.install(&mut connection)?;
-        Ok(Opening { connection, frozen })
+        Ok(Opening { connection, frozen, log: None })
     }
 
     /// Opening a database beside which an interrupted transaction lies rolls that back. Where it is
@@ -255,6 +259,58 @@ impl Site {
         place::still(&self.path, self.opened, &self.place)
     }
 
+    /// Whether the log that `opening` writes to is still the one that others find (STO-9).
+    ///
+    /// # Errors
+    /// [`Reason::Moved`].
+    pub fn has_its_log(&self, opening: &mut Opening) -> Result<(), CouldNot> {
+        let now = self.log()?;
+        if opening.log.is_none() {
+            // A database that has just been given a log has it from the next transaction on.
+            opening.log = now;
+        }
+        if now == opening.log {
+            return Ok(());
+        }
+        Err(CouldNot {
+            reason: Reason::Moved,
+            message: format!(
+                "{0}: its log ({0}-wal, {0}-shm) was removed or replaced while it was open",
+                self.place
+            ),
+            hint: Some(UNTIL_ENDED.to_owned()),
+        })
+    }
+
+    fn log(&self) -> Result<Option<Log>, CouldNot> {
+        place::log(&self.resolved).map_err(|error| from_io(&self.place, "", error.into()))
+    }
+
+    /// There is a log beside a database for as long as any process has it open. If there is none and it
+    /// is open, then the log was taken away, and whoever opened it now would make another and not see what
+    /// stands in the first: who runs what (STO-9). Making a store, and the last who closes one, are
+    /// without a log for a moment.
+    fn is_not_without_its_log(&self, deadline: &Deadline) -> Result<(), CouldNot> {
+        loop {
+            // A file that may not be opened is SQLite's to tell of.
+            let is_open = || place::is_open(&self.resolved, self.opened).unwrap_or(false);
+            if self.log()?.is_some() || !is_open() || self.log()?.is_some() {
+                return Ok(());
+            }
+            if !deadline.pause() {
+                break;
+            }
+        }
+        Err(CouldNot {
+            reason: Reason::Unreachable,
+            message: format!(
+                "{0}: a process has it open, and its log ({0}-wal, {0}-shm) is not there: it was removed",
+                self.place
+            ),
+            hint: Some(UNTIL_ENDED.to_owned()),
+        })
+    }
+
     /// What is seen of the file now, if it has to be read as one that does not change: there is no
     /// log, and this user may not write, so a log and its index cannot be made, or would be made as
     /// this user's and shut the owner out.
@@ -317,6 +373,10 @@ impl Site {
         format!("{} --upgrade", init(&quoted(&self.place)))
     }
 }
+
+/// What mends a log that was taken away.
+const UNTIL_ENDED: &str = "wait until every command that has the store open has ended; the last of \
+                           them puts what is in its log into the store";
 
 /// `PRAGMA synchronous`: every commit is fsynced.
 const FULL: i64 = 2;

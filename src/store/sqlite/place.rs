@@ -1,10 +1,14 @@
 //! The place of a database file: which file it is, and whether a database may live there (STO-6,
 //! STO-8, STO-9).
 //!
-//! Everything here asks for the status of a path. Nothing opens the database file: closing any
+//! Everything here asks for the status of a path. Nothing closes the database file: closing any
 //! descriptor of it would drop the locks that SQLite holds on it in this process.
+use std::fs::File;
+use std::io;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
+use nix::fcntl::{FcntlArg, fcntl};
 use rustix::fs::{
     Access, AtFlags, CWD, StatVfsMountFlags, StatxAttributes, StatxFlags, access, statfs, statvfs,
     statx,
@@ -105,6 +109,59 @@ pub fn still(path: &Path, opened: FileId, place: &str) -> Result<(), CouldNot> {
     error.reason = Reason::Moved;
     error.hint = Some("put the file back, or see which one is the store".to_owned());
     Err(error)
+}
+
+/// What SQLite keeps beside a database for as long as it is open: the log, and the log's index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Log {
+    log: FileId,
+    index: FileId,
+}
+
+/// The log of the database at `path`, and its index; `None` where one of them is not there.
+///
+/// # Errors
+/// Those of statx(2).
+pub fn log(path: &Path) -> Result<Option<Log>, Errno> {
+    let (log, index) = (beside(path, "-wal")?, beside(path, "-shm")?);
+    Ok(log.zip(index).map(|(log, index)| Log { log: log.id, index: index.id }))
+}
+
+/// Where SQLite locks a database that it reads, and for how many bytes: for as long as a connection to
+/// one with a log is open. Part of its file format.
+const SHARED: (i64, i64) = (0x4000_0002, 510);
+
+/// Databases that were asked about: their descriptors are never closed, see the module.
+static ASKED: Mutex<Vec<(FileId, File)>> = Mutex::new(Vec::new());
+
+/// Whether a connection has the database at `path` open, which is the file `opened`.
+///
+/// # Errors
+/// Those of open(2) and fcntl(2).
+pub fn is_open(path: &Path, opened: FileId) -> io::Result<bool> {
+    let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = asked.iter().position(|(id, _)| *id == opened);
+    let at = match known {
+        Some(at) => at,
+        None => {
+            asked.push((opened, File::open(path)?));
+            asked.len() - 1
+        }
+    };
+    let Some((_, file)) = asked.get(at) else {
+        return Ok(false);
+    };
+    let mut lock = libc::flock {
+        l_type: libc::F_WRLCK as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: SHARED.0,
+        l_len: SHARED.1,
+        l_pid: 0,
+    };
+    // As an open file's lock, so that one of this very process counts too.
+    fcntl(file, FcntlArg::F_OFD_GETLK(&mut lock))?;
+    // Who has it for itself alone makes SQLite wait, and is no one's rival.
+    Ok(lock.l_type == libc::F_RDLCK as i16)
 }
 
 fn unreachable(place: &str, what: &str) -> CouldNot {
