@@ -127,6 +127,9 @@ mod tests {
         assert_eq!(read("{a}:{b}", "x:y:z"), Reading::Several);
         assert_eq!(read("{a}{b}", "xyz"), Reading::Several);
         assert_eq!(read("{a}:{b}", &"x:".repeat(100)), Reading::Several);
+        // Two ways that meet again: the way from there on is gone twice.
+        assert_eq!(read("{a}:{b}|{c}", "x:y:z|w"), Reading::Several);
+        assert_eq!(read("{a}|{b}:{c}|{a}", "w|x:y:z|w"), Reading::Several);
     }
 
     #[test]
