@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::{Piece, Template, check_value};
 
-/// So many values are tried. Where names come again and again the ways are too many to try all; then
-/// nothing is guessed, as where there are several.
-const STEPS_MAX: u32 = 200_000;
+/// So many values are tried of names that have one already. Where names come again and again the ways
+/// are too many to try all; then nothing is guessed, as where there are several.
+const STEPS_MAX: u32 = 300_000;
 
 /// What a key says of a template's values.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,7 @@ struct Search<'a> {
     values: BTreeMap<&'a str, &'a str>,
     /// At most two: more need not be known.
     found: Vec<BTreeMap<String, String>>,
-    /// Values tried so far.
+    /// Values tried so far of names that had one.
     steps: u32,
 }
 
@@ -84,7 +84,6 @@ impl<'a> Search<'a> {
         let mut leads_on = false;
         let ends = rest.char_indices().map(|(start, c)| start + c.len_utf8());
         for end in ends {
-            self.steps = self.steps.saturating_add(1);
             if self.found.len() > 1 || self.steps > STEPS_MAX {
                 return true;
             }
@@ -92,7 +91,10 @@ impl<'a> Search<'a> {
             if check_value(value).is_err() || value.trim() != value {
                 continue;
             }
-            match self.values.get(name) {
+            let before = self.values.get(name);
+            // Without names that come again each place is left for good once, and that ends soon.
+            self.steps = self.steps.saturating_add(u32::from(before.is_some()));
+            match before {
                 // Of a name that comes twice: this value is another one, and says nothing of whether
                 // there is a way from here with others.
                 Some(before) if *before != value => leads_on = true,
@@ -163,7 +165,7 @@ mod tests {
     fn a_long_key_is_read_at_once() {
         let template = "{a}x{b}x{c}x{d}x{e}x{f}x{g}y";
         assert_eq!(read(template, &"x".repeat(512)), Reading::No);
-        assert_ne!(read("{a}x{a}x{b}x{b}x{c}y", &"x".repeat(200)), one(&[]));
+        assert_eq!(read("{a}x{a}x{b}x{b}x{c}y", &"x".repeat(200)), Reading::No);
         // Names that come again and again: too many ways to try all of them, and so none is said.
         let again = "{a}{b}{c}{d}{e}".repeat(4) + "y";
         assert_eq!(read(&again, &"x".repeat(300)), Reading::Several);
