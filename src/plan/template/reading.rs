@@ -7,7 +7,7 @@ use super::{Piece, Template, check_value};
 
 /// So many values are tried of names that have one already. Where names come again and again the ways
 /// are too many to try all; then nothing is guessed, as where there are several.
-const STEPS_MAX: u32 = 300_000;
+const STEPS_MAX: u32 = 1_000_000;
 
 /// What a key says of a template's values.
 #[derive(Debug, Clone, PartialEq, Eq)]
