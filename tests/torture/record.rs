@@ -84,7 +84,7 @@ fn read(text: &str, directory: &Path) -> Vec<Op> {
         }
         if call.starts_with("execve(") {
             if pid != first {
-                ops.push(Op::Started(last_word(&call)));
+                ops.push(Op::Started(last_word(call)));
             }
             continue;
         }
