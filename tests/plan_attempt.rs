@@ -528,6 +528,67 @@ fn a_renewal_goes_on_beside_the_child() {
 }
 
 #[test]
+fn a_renewal_waits_until_it_is_due_and_for_the_one_before_it() {
+    // EXE-7: due a third of the lease after the reading that the lease is counted from, however long
+    // the start took.
+    let mut world = World::new();
+    assert!(matches!(world.step(Came::Call), Do::Start { .. }));
+    world.at = 9_000_000;
+    let Do::Watch { until } = world.step(Came::Started) else { panic!() };
+    assert_eq!(until, Moment(20_000_000));
+    world.at = 19_999_999;
+    let Do::Watch { until } = world.step(Came::Due) else { panic!("it was not due") };
+    assert_eq!(until, Moment(20_000_000));
+    world.at = 20_000_000;
+    assert!(matches!(world.step(Came::Due), Do::Renew(_)));
+    world.at = 50_000_000;
+    let Do::Watch { until } = world.step(Came::Due) else { panic!("one is under way") };
+    assert_eq!(until, Moment(u64::MAX));
+}
+
+#[test]
+fn no_exchange_of_a_renewal_takes_more_than_a_quarter_of_the_lease() {
+    // CMT-14
+    for (lease_s, within_s) in [(60, 10), (20, 5)] {
+        let mut world = World::new();
+        let lease = Duration::from_secs(lease_s);
+        world.machine = Attempt::new(Order { lease, ..order() }, Moment(0));
+        assert!(matches!(world.step(Came::Call), Do::Start { .. }));
+        assert!(matches!(world.step(Came::Started), Do::Watch { .. }));
+        world.at = lease_s * 1_000_000 / 3 + 1;
+        let Do::Renew(mut write) = world.step(Came::Due) else { panic!() };
+        let Step::Load { within, .. } = write.step(Input::Start, Moment(world.at)) else {
+            panic!()
+        };
+        assert_eq!(within, Duration::from_secs(within_s));
+    }
+}
+
+#[test]
+fn what_the_record_refuses_ends_the_attempt_with_that() {
+    // EFF-11, EFF-13
+    let mut world = World::started(&[]);
+    let _ = over(world.step(exited(0)));
+    world.machine = Attempt::new(order(), Moment(0));
+    let report = over(world.step(Came::Call));
+    assert!(matches!(report.result, Outcome::CommittedAlready), "{:?}", report.result);
+    assert!(!report.ran);
+    world.machine = Attempt::new(Order { expect: StreamState::NoStream, ..order() }, Moment(0));
+    let report = over(world.step(Came::Call));
+    assert!(matches!(report.result, Outcome::Refused(_)), "{:?}", report.result);
+    // Somebody has decided between the reservation and the begin.
+    let mut world = World::new();
+    world.machine = Attempt::gated(order(), Moment(0));
+    assert_eq!(world.machine.attempt_id(), "a");
+    assert!(matches!(world.step(Came::Call), Do::Granted));
+    world.other(lapsed());
+    // What it knows of the record is what it wrote itself; the store refuses that, and it looks.
+    let report = over(world.step(Came::Begin));
+    assert!(matches!(report.result, Outcome::Refused(Refusal::Ambiguous)), "{:?}", report.result);
+    assert!(!report.ran);
+}
+
+#[test]
 fn a_renewal_that_fails_is_tried_again_and_the_child_is_not_told() {
     let mut world = World::started(&[]);
     world.at = 20_000_000;
@@ -566,6 +627,7 @@ fn a_child_whose_record_stands_failed_is_ended_once() {
     let done = world.drive(&mut write);
     assert!(matches!(world.step(Came::Renewed(done)), Do::EndChild));
     let Do::Watch { until } = world.step(Came::UnderWay) else { panic!() };
+    assert_eq!(until, Moment(81_000_000));
     world.at = until.0;
     let Do::Renew(mut write) = world.step(Came::Due) else { panic!() };
     let done = world.drive(&mut write);

@@ -12,8 +12,8 @@ use std::sync::LazyLock;
 
 use ask::{LEASE, NOW};
 use ctrlrun::plan::effect::{
-    Answer, Cause, Command, Event, FailedBy, ProbeAnswer, Record, Refusal, Reserve, State, decide,
-    evolve,
+    Answer, Cause, Command, Event, FailedBy, HistoryRow, LeaseRenewed, ProbeAnswer, Record,
+    Refusal, Reserve, State, decide, evolve,
 };
 use ctrlrun::plan::protocol::Found;
 use plan_common::key;
@@ -265,6 +265,24 @@ fn numbers_go_on_from_the_floor_or_the_record_and_the_ceiling_counts_from_the_fi
     assert_eq!(at(Some(failed.clone()), 99, Some(5)), Some(44));
     assert_eq!(at(Some(failed.clone()), 99, None), Some(44));
     assert_eq!(at(Some(failed), 99, Some(4)), None);
+}
+
+#[test]
+fn only_a_begin_of_the_very_attempt_lets_its_child_start() {
+    // EFF-13
+    let executing = State::Executing { lease_expires_at: NOW.plus(LEASE) };
+    let answer = |event| {
+        let record = Some(cells::record(executing));
+        let found = Found { record, now: NOW, attempt_floor: 0, event: Some(event) };
+        decide(&found, &ask::begin(cells::OURS), &[]).answer
+    };
+    let begun = || cells::row(4, cells::begun());
+    assert_eq!(answer(begun()), Answer::Start);
+    let earlier = HistoryRow { attempt: cells::OURS.attempt - 1, ..begun() };
+    assert_eq!(answer(earlier), Answer::Refused(Refusal::NotOurs));
+    let renewed = LeaseRenewed { lease_expires_at: NOW.plus(LEASE) };
+    let other = cells::row(4, Event::LeaseRenewed(renewed));
+    assert_eq!(answer(other), Answer::Refused(Refusal::NotOurs));
 }
 
 fn command_name(command: &Command) -> &'static str {

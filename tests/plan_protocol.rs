@@ -18,6 +18,7 @@ use ctrlrun::plan::expect::{Conflict, StreamState};
 use ctrlrun::plan::protocol::{
     Ask, Captured, End, Found, Input, Kept, Known, Reason, Step, Stream,
 };
+use ctrlrun::plan::retry::Budget;
 use ctrlrun::plan::time::{Moment, Timestamp};
 use plan_common::{key, write_id};
 use stepping::*;
@@ -290,6 +291,41 @@ fn a_load_that_failed_and_may_pass_is_tried_again() {
 }
 
 #[test]
+fn what_used_the_time_up_is_told_and_not_that_it_is_over() {
+    // CMT-14
+    let told = |reasons: &[Reason], on_append: bool| {
+        let tries = u32::try_from(reasons.len()).unwrap() - 1;
+        let budget = Budget::new(tries, Moment(10_000_000), EXCHANGE);
+        let mut machine = Machine::within(reserving(), StreamState::Any, budget);
+        load(machine.step(Input::Start));
+        if on_append {
+            append(machine.loaded(found(None)));
+        }
+        for (nth, reason) in reasons.iter().enumerate() {
+            let step = machine.step(if on_append {
+                Input::Ended(End::NotCommitted(why(*reason)))
+            } else {
+                Input::Loaded(Err(why(*reason)), write_id(1))
+            });
+            if nth + 1 == reasons.len() {
+                return could_not(step);
+            }
+            pause(step);
+            let _ = machine.step(Input::Paused);
+        }
+        panic!("no try at all")
+    };
+    for on_append in [false, true] {
+        let told = |reasons| told(reasons, on_append);
+        assert_eq!(told(&[Reason::Unreachable, Reason::Busy, Reason::Busy]), Reason::Unreachable);
+        assert_eq!(told(&[Reason::Busy, Reason::Busy]), Reason::Busy);
+        // What the last try says is told where it says more than that.
+        assert_eq!(told(&[Reason::Unreachable, Reason::Denied]), Reason::Denied);
+        assert_eq!(told(&[Reason::Busy, Reason::Unreachable]), Reason::Unreachable);
+    }
+}
+
+#[test]
 fn the_reading_of_our_clock_is_that_before_the_load_that_was_decided_on() {
     // EXE-8: neither the time of the answer nor that of a retry.
     let mut machine = Machine::new(reserving());
@@ -412,6 +448,15 @@ fn a_key_is_guessed_to_be_new_only_where_that_could_be_what_is_expected() {
     }
     for expect in [StreamState::StreamExists, StreamState::Revision(3)] {
         load(guessing(expect).step(Input::Start));
+    }
+    // One that was wrong costs a look at once: whether the key is not new, or this user may look and
+    // not write.
+    for end in [End::Refused, End::NotCommitted(why(Reason::Denied))] {
+        let mut machine = guessing(StreamState::Any);
+        assert_eq!(machine.step(Input::Start), Step::Draw);
+        append(machine.step(Input::Drawn(write_id(7))));
+        load(machine.step(Input::Ended(end)));
+        assert_eq!(refusal(machine.loaded(found(Some(executing())))), Refusal::InProgress);
     }
     // A row that is known is no guess of that kind.
     let (known, holder, ..) = just_reserved();

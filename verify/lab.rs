@@ -353,7 +353,8 @@ impl<'a> Lab<'a> {
         if ended.code.is_some_and(|code| wanted.contains(&code)) {
             return Ok(());
         }
-        let said = ended.stderr.lines().next().unwrap_or("").to_owned();
+        // The second line often says why.
+        let said = ended.stderr.lines().take(2).collect::<Vec<_>>().join("; ");
         let how = match (ended.code, ended.signal) {
             (Some(code), _) => format!("exit {code}"),
             (None, Some(signal)) => format!("signal {signal}"),

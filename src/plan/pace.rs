@@ -82,5 +82,13 @@ mod tests {
             pace.ended(Duration::from_millis(50));
         }
         assert_eq!((pace.ahead(), pace.begun_ahead()), (9, 0), "a commit is nothing to those");
+        let mut few = Pace::new(2);
+        few.ended(Duration::from_millis(20));
+        assert_eq!(few.ahead(), 8, "enough of them share a commit");
+        few.ended(Duration::from_secs(12));
+        assert_eq!(few.ahead(), 0);
+        let mut few = Pace::new(2);
+        few.ended(Duration::from_millis(21));
+        assert_eq!(few.ahead(), 2);
     }
 }

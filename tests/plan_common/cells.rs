@@ -14,7 +14,7 @@ use crate::plan_common::{key, request, write_id};
 /// Where every record of the table stands.
 const REVISION: u64 = 7;
 /// The caller.
-const OURS: Holder = Holder { attempt: 3, reservation_id: WriteId(uuid::Uuid::from_u128(0x3)) };
+pub const OURS: Holder = Holder { attempt: 3, reservation_id: WriteId(uuid::Uuid::from_u128(0x3)) };
 
 /// A record, or none.
 #[derive(Debug, Clone)]
@@ -49,14 +49,7 @@ impl CommandCase {
             _ if record.is_none() => None,
             Asked::Nothing => None,
             Asked::Began if !state.began => None,
-            Asked::Began => Some(row(
-                4,
-                Event::Began(ctrlrun::plan::effect::Began {
-                    lease_expires_at: NOW.plus(LEASE),
-                    ran_on: crate::plan_common::ran_on(),
-                    labels: ctrlrun::plan::effect::Labels::new(),
-                }),
-            )),
+            Asked::Began => Some(row(4, begun())),
             Asked::Outcome(outcome) => {
                 let ending = crate::plan_common::ending("as it was told before");
                 let mut told =
@@ -68,6 +61,15 @@ impl CommandCase {
         };
         Found { record, now: NOW, attempt_floor: 2, event }
     }
+}
+
+/// That it began.
+pub fn begun() -> Event {
+    Event::Began(ctrlrun::plan::effect::Began {
+        lease_expires_at: NOW.plus(LEASE),
+        ran_on: crate::plan_common::ran_on(),
+        labels: ctrlrun::plan::effect::Labels::new(),
+    })
 }
 
 /// `event` at `revision`, about our attempt.

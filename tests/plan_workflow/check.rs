@@ -47,6 +47,13 @@ fn what_is_wrong_is_named() {
     let mut all = definition(&cycle);
     all.inputs.clear();
     assert_eq!(wrong(&all).len(), 1, "one complaint a cycle");
+    // What it needs beside is no part of it.
+    let beside = [
+        ("a", runs(&["b", "c"], &["x"], 0)),
+        ("b", runs(&[], &["x"], 0)),
+        ("c", runs(&["b", "a"], &["x"], 0)),
+    ];
+    complains(&beside, "a cycle: a -> c -> a");
     complains(&[("a", runs(&[], &["x", "{day}"], 0))], "nothing gives {day}");
     complains(&[("a", runs(&[], &["x", "{b.stdout}"], 0))], "there is no node b");
     let unneeded = [("a", runs(&[], &["x", "{b.stdout}"], 0)), ("b", runs(&[], &["x"], 0))];

@@ -2,6 +2,7 @@
 mod cells;
 mod check;
 mod settlement;
+mod values;
 mod world;
 
 use std::cell::RefCell;

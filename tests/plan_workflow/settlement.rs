@@ -167,3 +167,33 @@ fn a_conflict_is_no_error_and_is_tried_again_after_the_documented_pauses() {
     assert_eq!(pauses, [0, 10, 20, 40, 1_000]);
     assert_eq!(write.conflicts(), 6);
 }
+
+#[test]
+fn what_cannot_pass_and_what_has_no_time_left_is_not_tried_again() {
+    // CMT-14, WFL-13
+    let over = Moment(1_000);
+    let not_committed = |reason| Input::Ended(End::NotCommitted(could_not(reason)));
+    for (reason, at) in [(Reason::Denied, Moment(1)), (Reason::Busy, over)] {
+        let (mut write, _) = appending();
+        let step = write.step(not_committed(reason), at);
+        assert!(matches!(step, Step::Done(Done::CouldNot(_))), "{step:?}");
+        // Once unknown it stays so.
+        let (mut write, _) = appending();
+        assert!(is_reread(&ended(&mut write, End::Unknown(lost()))));
+        let _ = reread(&mut write, None, None);
+        let step = write.step(not_committed(reason), at);
+        assert!(matches!(step, Step::Done(Done::Unknown(_))), "{step:?}");
+        let mut write = {
+            let budget = Budget::new(9, over, Duration::from_secs(1));
+            Write::new(run_id(), Aim::Tick, None, &Pace::default(), budget)
+        };
+        assert!(matches!(write.step(Input::Start, Moment(0)), Step::Load { .. }));
+        let failed = Input::Loaded(Err(could_not(reason)), WriteId(Uuid::nil()));
+        let step = write.step(failed, at);
+        assert!(matches!(step, Step::Done(Done::CouldNot(_))), "{step:?}");
+    }
+    // Somebody was faster, and there is no time to look what is there now.
+    let (mut write, _) = appending();
+    let step = write.step(Input::Ended(End::Refused), over);
+    assert!(matches!(step, Step::Done(Done::Conflicted(_))), "{step:?}");
+}

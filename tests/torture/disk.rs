@@ -55,7 +55,7 @@ impl Disk {
                 self.files.push(Vec::new());
                 self.name(path.clone(), Some(self.files.len() - 1));
             }
-            Op::Create(_) | Op::Started => {}
+            Op::Create(_) | Op::Started(_) => {}
             Op::Write { path, at, bytes } => self.change(path, What::Write(*at, bytes.clone())),
             Op::Size(path, size) => self.change(path, What::Size(*size)),
             Op::Unlink(path) => self.name(path.clone(), None),

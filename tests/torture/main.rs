@@ -7,6 +7,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `scenario` | what is done to a store, and what is promised while it is done |
 //! | `record` | what a traced run of the binary did to the store's files |
 //! | `disk` | what of that can be on the disk after a power failure |
 #![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails"))]
@@ -14,112 +15,17 @@
 mod common;
 mod disk;
 mod record;
+mod scenario;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use common::store::{WITHIN, open_at};
 use common::{TestEnv, finish};
-use ctrlrun::plan::effect::evolve;
-use ctrlrun::plan::key::Key;
-use ctrlrun::store::{Ask, Mode, Store};
 use disk::{Disk, Image};
-use record::{Op, trace};
-
-/// What was told to somebody, and must be there from then on: the events of each key.
-type Promise = BTreeMap<&'static str, Vec<&'static str>>;
-
-/// The keys of the scenario.
-const KEYS: [&str; 4] = ["once", "again", "killed", "late"];
-
-/// A scenario: what was done to the files, and from which of it on what is promised.
-struct Recorded {
-    ops: Vec<Op>,
-    promises: Vec<(usize, Promise)>,
-    store: PathBuf,
-}
-
-/// Runs the scenario, traced. `None` where nothing can be traced.
-fn scenario(env: &TestEnv) -> Option<Recorded> {
-    let store = env.path("here").join("store").join("effects.db");
-    fs::create_dir(store.parent().unwrap()).unwrap();
-    let mut recorded = Recorded { ops: Vec::new(), promises: Vec::new(), store };
-    let run = |recorded: &mut Recorded, key: &'static str, words: &[&str], child: &str| {
-        let mut all = vec!["run", "--key", key, "--not-executed", "6"];
-        all.extend(words);
-        all.extend(["--", "sh", "-c", child]);
-        one(env, recorded, &all, Some(key))
-    };
-    one(env, &mut recorded, &["init"], None)?;
-    run(&mut recorded, "once", &[], "head -c 30000 /dev/zero")?;
-    run(&mut recorded, "again", &[], "exit 6")?;
-    run(&mut recorded, "again", &[], "echo done")?;
-    // Its log stays behind, and the next one finds it.
-    run(&mut recorded, "killed", &["--lease", "1s"], "kill -9 $PPID; exec sleep 1.2")?;
-    run(&mut recorded, "killed", &[], "echo never")?;
-    let decide = ["resolve", "killed", "--not-executed", "--expect", "3", "--reason", "seen"];
-    one(env, &mut recorded, &decide, None)?;
-    run(&mut recorded, "late", &[], "exit 1")?;
-    run(&mut recorded, "killed", &["--rebind"], "echo once more")?;
-    Some(recorded)
-}
-
-/// One command, traced to its end. At the start of its child its attempt is promised to have begun;
-/// at its end all that can be seen is.
-fn one(
-    env: &TestEnv,
-    recorded: &mut Recorded,
-    words: &[&str],
-    key: Option<&'static str>,
-) -> Option<()> {
-    let mut command = env.command(words);
-    command.env("CTRLRUN_STORE", &recorded.store);
-    let before = recorded.promises.last().map(|(_, promise)| promise.clone()).unwrap_or_default();
-    for op in trace(&command, recorded.store.parent().unwrap())? {
-        recorded.ops.push(op);
-        if let (Some(Op::Started), Some(key)) = (recorded.ops.last(), key) {
-            let mut promise = before.clone();
-            promise.entry(key).or_default().extend(["reserved", "began"]);
-            recorded.promises.push((recorded.ops.len(), promise));
-        }
-    }
-    recorded.promises.push((recorded.ops.len(), seen(env, &recorded.store)));
-    Some(())
-}
-
-/// The events of every key, in a copy of the store's files: looking changes nothing.
-fn seen(env: &TestEnv, store: &Path) -> Promise {
-    let copy = env.path("tmp").join("copy");
-    let _ = fs::remove_dir_all(&copy);
-    fs::create_dir(&copy).unwrap();
-    for entry in fs::read_dir(store.parent().unwrap()).unwrap() {
-        let path = entry.unwrap().path();
-        fs::copy(&path, copy.join(path.file_name().unwrap())).unwrap();
-    }
-    there(&copy.join("effects.db")).unwrap()
-}
-
-/// The events of every key, each held against its record (HIS-2).
-fn there(store: &Path) -> Result<Promise, String> {
-    let store = open_at(store, Mode::Write).map_err(|error| error.to_string())?.store;
-    KEYS.into_iter().map(|key| Ok((key, events(&*store, key)?))).collect()
-}
-
-fn events(store: &dyn Store, name: &str) -> Result<Vec<&'static str>, String> {
-    let key = Key::new(name).unwrap();
-    let history = store.history(&key, 1, WITHIN).map_err(|error| error.to_string())?;
-    let found = store.load(&key, Ask::Nothing, WITHIN).map_err(|error| error.to_string())?;
-    let mut fold = None;
-    for row in &history {
-        fold = Some(evolve(&key, fold, row).map_err(|error| error.to_string())?);
-    }
-    if fold != found.record {
-        return Err(format!("{name}: its record is not the fold of its history"));
-    }
-    Ok(history.iter().map(|row| row.event.kind()).collect())
-}
+use record::Op;
+use scenario::{Promise, RUN, Recorded, alone, there, together, under_way};
 
 /// What is missing of `promise`.
 fn missing(promise: &Promise, found: &Promise) -> Option<String> {
@@ -179,7 +85,7 @@ fn look(
         }
         outcome.images += 1;
         let store = rebuilt(env, recorded, &image);
-        let (found, promise) = match (there(&store), promised) {
+        let (found, promise) = match (there(&store, &recorded.keys), promised) {
             (Ok(found), Some((_, promise))) => (found, promise),
             // Before it was told to be there a store may be anything.
             (_, None) => continue,
@@ -191,7 +97,8 @@ fn look(
         let mut wrong = missing(promise, &found);
         if wrong.is_none() && outcome.images.is_multiple_of(SAMPLE) {
             outcome.by_binary += 1;
-            wrong = by_binary(env, &store, &found);
+            wrong = by_binary(env, &store, &found)
+                .or_else(|| run_by_binary(env, recorded, &store, &found));
         }
         outcome.lost.extend(wrong.map(|wrong| format!("at {at}, {}: {wrong}", image.how)));
     }
@@ -215,7 +122,7 @@ fn rebuilt(env: &TestEnv, recorded: &Recorded, image: &Image) -> PathBuf {
 fn by_binary(env: &TestEnv, store: &Path, found: &Promise) -> Option<String> {
     for (key, events) in found {
         let last = events.last().copied().unwrap_or_default();
-        if events.is_empty() || matches!(last, "failed" | "resolved") {
+        if *key == RUN || events.is_empty() || matches!(last, "failed" | "resolved") {
             continue;
         }
         let mark = env.path("tmp").join("mark");
@@ -228,11 +135,38 @@ fn by_binary(env: &TestEnv, store: &Path, found: &Promise) -> Option<String> {
     None
 }
 
+/// The shipped binary goes on with the run, and starts no node whose newest attempt has begun and has
+/// not failed.
+fn run_by_binary(
+    env: &TestEnv,
+    recorded: &Recorded,
+    store: &Path,
+    found: &Promise,
+) -> Option<String> {
+    if found[RUN].is_empty() {
+        return None;
+    }
+    let marks = env.path("tmp").join("marks");
+    fs::write(&marks, "").unwrap();
+    let mut command = env.command(["workflow", "run"]);
+    command.arg(&recorded.workflow).args(["--id", RUN]);
+    let out = finish(command.env("CTRLRUN_STORE", store).env("MARKS", &marks));
+    let marked = fs::read_to_string(&marks).unwrap();
+    let twice = under_way(found).into_iter().find(|key| marked.lines().any(|line| line == *key));
+    match twice {
+        Some(key) => Some(format!("{key}: it was started again: {}", out.stderr)),
+        None if !matches!(out.code, Some(1 | 76)) => {
+            Some(format!("the run ends {:?}: {}", out.code, out.stderr))
+        }
+        None => None,
+    }
+}
+
 #[test]
 fn whatever_a_power_failure_leaves_no_begin_and_no_outcome_is_lost() {
     // PRF-5, STO-2, EXE-1
     let env = TestEnv::new();
-    let Some(recorded) = scenario(&env) else { return };
+    let Some(recorded) = alone(&env) else { return };
     let (_, last) = recorded.promises.last().unwrap();
     assert_eq!(last["once"], ["reserved", "began", "committed"]);
     assert_eq!(last["again"][2..], ["failed", "reserved", "began", "committed"]);
@@ -248,10 +182,29 @@ fn whatever_a_power_failure_leaves_no_begin_and_no_outcome_is_lost() {
 }
 
 #[test]
+fn nor_is_any_of_what_several_wrote_in_one_transaction() {
+    // PRF-5, BAT-1, WFL-5
+    let env = TestEnv::new();
+    let Some(recorded) = together(&env) else { return };
+    let (_, last) = recorded.promises.last().unwrap();
+    assert_eq!(last["b/2"], ["reserved", "began", "failed"]);
+    assert_eq!(last["b/3"], ["reserved", "began", "committed"]);
+    assert_eq!(last["flow/left"][2..], ["failed", "reserved", "began", "failed"]);
+    assert_eq!(last["flow/right"], ["reserved", "began", "ambiguated"]);
+    assert_eq!(last[RUN].last(), Some(&"status_changed"));
+    let outcome = torture(&env, &recorded, true);
+    let Outcome { points, images, by_binary, lost } = &outcome;
+    let calls = recorded.ops.len();
+    println!("{calls} calls, {points} points, {images} images, {by_binary} by the binary");
+    assert_eq!(*lost, [""; 0], "{}", lost.len());
+    assert!(*points > 20 && *images > 500 && *by_binary > 10, "{outcome:?}");
+}
+
+#[test]
 fn a_disk_that_does_not_sync_is_found_out() {
     // PRF-6
     let env = TestEnv::new();
-    let Some(recorded) = scenario(&env) else { return };
+    let Some(recorded) = alone(&env) else { return };
     let outcome = torture(&env, &recorded, false);
     println!("{} of {} images: {}", outcome.lost.len(), outcome.images, outcome.lost[0]);
     assert!(outcome.lost.len() > outcome.images / 2);
@@ -261,9 +214,9 @@ fn a_disk_that_does_not_sync_is_found_out() {
 fn a_child_that_starts_before_its_begin_is_synced_is_found_out() {
     // PRF-6: each child's start is put before the sync that it waited for.
     let env = TestEnv::new();
-    let Some(mut recorded) = scenario(&env) else { return };
+    let Some(mut recorded) = together(&env) else { return };
     let starts: Vec<usize> =
-        (0..recorded.ops.len()).filter(|at| matches!(recorded.ops[*at], Op::Started)).collect();
+        (0..recorded.ops.len()).filter(|at| matches!(recorded.ops[*at], Op::Started(_))).collect();
     for at in starts {
         let sync = (0..at).rev().find(|at| matches!(recorded.ops[*at], Op::Sync(_))).unwrap();
         for (from, _) in &mut recorded.promises {

@@ -21,8 +21,8 @@ pub enum Op {
     Sync(PathBuf),
     Unlink(PathBuf),
     Rename(PathBuf, PathBuf),
-    /// The child was started.
-    Started,
+    /// A program was started that is not ctrlrun itself, with this as its last word.
+    Started(String),
 }
 
 const CALLS: &str = "trace=openat,open,creat,write,writev,pwrite64,pwritev,pwritev2,ftruncate,\
@@ -67,7 +67,6 @@ fn read(text: &str, directory: &Path) -> Vec<Op> {
     // A call that another process's came in between of is told in two parts.
     let mut unfinished: HashMap<&str, String> = HashMap::new();
     let first = text.split(' ').next().unwrap();
-    let mut started = false;
     for line in text.lines() {
         let (pid, call) = line.split_once(' ').unwrap();
         let call = call.trim_start();
@@ -84,9 +83,8 @@ fn read(text: &str, directory: &Path) -> Vec<Op> {
             continue;
         }
         if call.starts_with("execve(") {
-            // The first is ctrlrun itself, the second its child; what that starts is its own.
-            if pid != first && !std::mem::replace(&mut started, true) {
-                ops.push(Op::Started);
+            if pid != first {
+                ops.push(Op::Started(last_word(call)));
             }
             continue;
         }
@@ -134,9 +132,16 @@ fn is_in(op: &Op, directory: &Path) -> bool {
             assert!(*at != usize::MAX || !path.starts_with(directory), "not thought of: {op:?}");
             path
         }
-        Op::Started => return true,
+        Op::Started(_) => return true,
     };
     path.starts_with(directory)
+}
+
+/// The last of the words that a program was started with: `execve("\x2f", ["\x73", "\x62"], 0x7f)`.
+fn last_word(call: &str) -> String {
+    let inside = call.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    let last = inside.and_then(|(words, _)| words.rsplit(", ").next()).unwrap_or_default();
+    String::from_utf8_lossy(&bytes(last.trim_matches('"'))).into_owned()
 }
 
 /// The path behind a descriptor: `3<\x2f...>`.

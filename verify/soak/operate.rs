@@ -1,5 +1,5 @@
 //! One operation: what is written down, what is done, and what must be so at once (SOA-2, SOA-3).
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
@@ -207,6 +207,11 @@ fn killed<'a>(lab: &'a Lab<'a>, done: &mut Operated<'a>, point: Point) -> Result
             done.lapses = true;
             Ok(())
         }
+        Left::Ran if point != Point::Running && has_word(lab, key)? => {
+            // The store was so slow that the settle was not its first: it falls where no doubt is left.
+            (done.fell, done.slow) = (false, true);
+            Ok(())
+        }
         Left::Ran => {
             // The child outlives its ctrlrun.
             lab.until_ran(key, 1)?;
@@ -214,4 +219,18 @@ fn killed<'a>(lab: &'a Lab<'a>, done: &mut Operated<'a>, point: Point) -> Result
             Ok(())
         }
     }
+}
+
+/// Whether a run that was killed at its settle had nothing to tell but that it was too late, or has told
+/// its outcome already: into the spool, at the first try that failed, from where anybody delivers it.
+fn has_word(lab: &Lab<'_>, key: &Key) -> Result<bool, Halt> {
+    if lab.ran(key)?.is_empty() {
+        return Ok(true);
+    }
+    // The spool first: a word is in the store before it is taken from there.
+    let found = fs::read_dir(lab.directory.join("spool")).into_iter().flatten().flatten();
+    let mut texts = found.filter_map(|entry| fs::read_to_string(entry.path()).ok());
+    let quoted = format!("\"{key}\"");
+    Ok(texts.any(|text| text.contains(&quoted))
+        || lab.record(key)?.is_none_or(|record| record.lease_expires_at().is_none()))
 }

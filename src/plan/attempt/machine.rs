@@ -138,8 +138,8 @@ impl Attempt {
             (Phase::Beginning(write), Came::Store(input)) => self.beginning(write, *input, at),
             (Phase::Starting, Came::Started) => {
                 self.ran = true;
-                let renew_at = at.plus(self.order.lease / 3).min(self.renewal_due());
-                self.watch(false, renew_at, false)
+                // Not from now: a start that took long has used up some of the lease.
+                self.watch(false, self.renewal_due(), false)
             }
             (Phase::Starting, Came::NotStarted { detail }) => self.never_started(detail, None, at),
             (Phase::Starting, Came::TooLate) => {
@@ -344,7 +344,8 @@ impl Attempt {
         };
         let lease = self.order.lease;
         let command = Command::Renew { holder: held.holder, lease };
-        let budget = budget(self.order.store_timeout, lease / 4, lease, at);
+        let timeout = self.order.store_timeout;
+        let budget = budget(timeout, timeout, lease, at);
         let write = Handle::new(self.order.key.clone(), command, StreamState::Any, budget);
         self.phase = Phase::Watching { renewing: true, renew_at, ending };
         Do::Renew(Box::new(write))

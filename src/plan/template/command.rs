@@ -127,8 +127,8 @@ fn scripts<S: AsRef<str>>(words: &[S]) -> Vec<usize> {
 fn script(words: &[&str], mut at: usize, letters: &str, valued: &str) -> Option<usize> {
     let mut is_code = false;
     while let Some(word) = words.get(at) {
-        let is_option = word.len() > 1 && (word.starts_with('-') || word.starts_with('+'));
-        if !is_option {
+        // A single one of them is none, and shells go on to the script behind it as they do with `--`.
+        if !word.starts_with(['-', '+']) {
             return is_code.then_some(at);
         }
         if word.starts_with("--") {
@@ -174,6 +174,15 @@ mod tests {
     }
 
     #[test]
+    fn a_placeholder_is_told_with_its_word_and_its_column() {
+        // CFG-1
+        let command = CommandTemplate::parse(&["./r.sh", "-q", "--id={id}", "{a}{b}"]).unwrap();
+        let told: Vec<_> = command.placeholders().collect();
+        assert_eq!(told, [(2, "id", 6), (3, "a", 1), (3, "b", 4)]);
+        assert_eq!(command.words().len(), 4);
+    }
+
+    #[test]
     fn a_value_never_becomes_code() {
         // CFG-4
         for words in [
@@ -183,6 +192,11 @@ mod tests {
             &["env", "A=1", "dash", "-c", "-e", "x {id}"],
             &["python3", "-c", "print('{id}')"],
             &["perl", "-ne", "print {id}"],
+            &["bash", "--rcfile", "rc", "-c", "{id}"],
+            &["sh", "-c", "-", "{id}"],
+            &["bash", "-c", "+", "{id}"],
+            &["sh", "-c", "--", "{id}"],
+            &["bash", "-o", "errexit", "+O", "extglob", "-c", "{id}"],
         ] {
             let bad = CommandTemplate::parse(words).unwrap_err();
             assert!(matches!(bad, BadCommand::Script { .. }), "{words:?}: {bad}");
@@ -194,6 +208,7 @@ mod tests {
             &["./sh.sh", "-c", "{id}"],
             &["curl", "-c", "{id}"],
             &["bash", "-e", "{id}"],
+            &["sh", "-", "{id}"],
             &["sh", "-c"],
         ] {
             assert!(CommandTemplate::parse(words).is_ok(), "{words:?}");

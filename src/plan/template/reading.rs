@@ -5,6 +5,10 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::{Piece, Template, check_value};
 
+/// So many values are tried of names that have one already. Where names come again and again the ways
+/// are too many to try all; then nothing is guessed, as where there are several.
+const STEPS_MAX: u32 = 1_000_000;
+
 /// What a key says of a template's values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reading {
@@ -25,8 +29,12 @@ impl Template {
             dead: HashSet::new(),
             values: BTreeMap::new(),
             found: Vec::new(),
+            steps: 0,
         };
         search.from(0, key);
+        if search.steps > STEPS_MAX {
+            return Reading::Several;
+        }
         let mut found = search.found;
         match (found.pop(), found.pop()) {
             (None, _) => Reading::No,
@@ -44,6 +52,8 @@ struct Search<'a> {
     values: BTreeMap<&'a str, &'a str>,
     /// At most two: more need not be known.
     found: Vec<BTreeMap<String, String>>,
+    /// Values tried so far of names that had one.
+    steps: u32,
 }
 
 impl<'a> Search<'a> {
@@ -74,14 +84,17 @@ impl<'a> Search<'a> {
         let mut leads_on = false;
         let ends = rest.char_indices().map(|(start, c)| start + c.len_utf8());
         for end in ends {
-            if self.found.len() > 1 {
+            if self.found.len() > 1 || self.steps > STEPS_MAX {
                 return true;
             }
             let (value, rest) = rest.split_at(end);
             if check_value(value).is_err() || value.trim() != value {
                 continue;
             }
-            match self.values.get(name) {
+            let before = self.values.get(name);
+            // Without names that come again each place is left for good once, and that ends soon.
+            self.steps = self.steps.saturating_add(u32::from(before.is_some()));
+            match before {
                 // Of a name that comes twice: this value is another one, and says nothing of whether
                 // there is a way from here with others.
                 Some(before) if *before != value => leads_on = true,
@@ -127,6 +140,9 @@ mod tests {
         assert_eq!(read("{a}:{b}", "x:y:z"), Reading::Several);
         assert_eq!(read("{a}{b}", "xyz"), Reading::Several);
         assert_eq!(read("{a}:{b}", &"x:".repeat(100)), Reading::Several);
+        // Two ways that meet again: the way from there on is gone twice.
+        assert_eq!(read("{a}:{b}|{c}", "x:y:z|w"), Reading::Several);
+        assert_eq!(read("{a}|{b}:{c}|{a}", "w|x:y:z|w"), Reading::Several);
     }
 
     #[test]
@@ -150,5 +166,8 @@ mod tests {
         let template = "{a}x{b}x{c}x{d}x{e}x{f}x{g}y";
         assert_eq!(read(template, &"x".repeat(512)), Reading::No);
         assert_eq!(read("{a}x{a}x{b}x{b}x{c}y", &"x".repeat(200)), Reading::No);
+        // Names that come again and again: too many ways to try all of them, and so none is said.
+        let again = "{a}{b}{c}{d}{e}".repeat(4) + "y";
+        assert_eq!(read(&again, &"x".repeat(300)), Reading::Several);
     }
 }
