@@ -181,6 +181,9 @@ impl NotExecuted {
     }
 }
 
+/// Why a child's word that nothing happened does not count.
+const GOES_ON: &str = "but what it left running may still do it";
+
 /// What a child's end means (EXE-3, EXE-4), and how it is told.
 #[must_use]
 pub fn verdict(end: &ChildEnd, declared: &NotExecuted) -> (Verdict, Ending) {
@@ -200,6 +203,7 @@ pub fn verdict(end: &ChildEnd, declared: &NotExecuted) -> (Verdict, Ending) {
         }
     };
     let succeeded = end.exit == Exit::Code(0);
+    let goes_on = matches!(end.left, Left::Running(_));
     let (word, aside) = match &end.said.statement {
         Statement::Unreadable(why) => (ambiguous(Cause::Contradiction), Some(why.clone())),
         Statement::Committed if is_declared => (
@@ -210,12 +214,18 @@ pub fn verdict(end: &ChildEnd, declared: &NotExecuted) -> (Verdict, Ending) {
         Statement::NotExecuted if succeeded && !our_term => {
             (ambiguous(Cause::Contradiction), Some("it said not-executed, and exited 0".to_owned()))
         }
+        Statement::NotExecuted if goes_on && by_exit == Cause::Exit => {
+            (ambiguous(by_exit), Some(format!("it said not-executed, {GOES_ON}")))
+        }
         Statement::NotExecuted if by_exit == Cause::Exit && end.exit != Exit::Unseen => {
             (Verdict::Failed, Some("it said not-executed".to_owned()))
         }
         Statement::NotExecuted => (ambiguous(by_exit), Some("it said not-executed".to_owned())),
         Statement::Nothing if our_term => (ambiguous(Cause::Timeout), None),
         Statement::Nothing if succeeded => (Verdict::Committed, None),
+        Statement::Nothing if is_declared && goes_on => {
+            (ambiguous(by_exit), Some(format!("its code is declared as not executed, {GOES_ON}")))
+        }
         Statement::Nothing if is_declared => (Verdict::Failed, None),
         Statement::Nothing => (ambiguous(by_exit), None),
     };
@@ -354,6 +364,24 @@ mod tests {
         let (word, ending) = verdict(&end, &NotExecuted::default());
         assert_eq!(ending.detail, "exited 1; it left running: pid 7, 8");
         assert_eq!(word, Verdict::Ambiguous { cause: Cause::Exit, reaped: false });
+    }
+
+    #[test]
+    fn what_is_still_running_takes_the_proof_from_a_word_that_nothing_happened() {
+        // EXE-3, EXE-4, EXE-12
+        for said in ["", "not-executed\n"] {
+            let mut end = end(Exit::Code(6), false, said);
+            let declared = NotExecuted::parse("6").unwrap();
+            assert_eq!(verdict(&end, &declared).0, Verdict::Failed);
+            end.left = Left::Running(vec![7]);
+            let (word, ending) = verdict(&end, &declared);
+            assert_eq!(word, Verdict::Ambiguous { cause: Cause::Exit, reaped: false });
+            assert!(ending.detail.contains("but what it left running may still do it"));
+            assert!(ending.detail.ends_with("; it left running: pid 7"), "{}", ending.detail);
+        }
+        let mut end = end(Exit::Code(0), false, "");
+        end.left = Left::Running(vec![7]);
+        assert_eq!(verdict(&end, &NotExecuted::default()).0, Verdict::Committed);
     }
 
     #[test]

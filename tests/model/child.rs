@@ -67,6 +67,8 @@ fn child_end(word: Word, told_to_end: bool) -> (ChildEnd, Fate) {
         Word::DoubtDid => Fate::Happened,
         Word::DoubtDidNot => Fate::Over,
         Word::DoubtLeft => {
+            // Its word that nothing happened would be true of itself alone.
+            end.exit = Exit::Code(DECLARED);
             end.left = Left::Running(vec![7]);
             Fate::Stray
         }

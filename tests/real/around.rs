@@ -99,6 +99,23 @@ fn with_no_environment_at_all_it_runs_what_it_is_given() {
 }
 
 #[test]
+fn a_word_that_nothing_happened_is_not_believed_while_something_is_left_running() {
+    // EXE-3, EXE-4, EXE-12: what is left does it later.
+    let later = format!("({HOLD} {MARK}) >/dev/null 2>&1 & ");
+    for (word, code) in [("exit 7", 7), ("$CTRLRUN outcome not-executed; exit 1", 1)] {
+        let at = Place::new(Kind::Sqlite);
+        let script = format!("{later}{word}");
+        let end = ends(&mut at.run("k", &["--not-executed", "7"], &script));
+        assert_eq!((end.code, at.state("k").as_str()), (Some(code), "ambiguous"), "{end:?}");
+        assert!(end.stderr.contains("what it left running may still do it"), "{}", end.stderr);
+        at.go();
+        until("what was left has done it", || at.marks() == 1);
+        let again = ends(&mut at.run("k", &["--not-executed", "7"], &script));
+        assert_eq!((again.code, at.marks()), (Some(76), 1), "{word}: {again:?}");
+    }
+}
+
+#[test]
 fn a_daemon_that_forks_twice_is_committed_at_once_and_left_alone() {
     // EXE-12, EXE-18
     let at = Place::new(Kind::Sqlite);
