@@ -15,10 +15,18 @@ mod at;
 #[path = "../common/mod.rs"]
 mod common;
 
+#[expect(unused, reason = "some of its helpers are enough here")]
+#[path = "../common/pty.rs"]
+mod pty;
+#[expect(unused, reason = "some of its helpers are enough here")]
+#[path = "../common/real.rs"]
+mod real;
+
 mod blocked;
 mod edited;
 mod goes;
 mod killed;
 mod lab;
 mod races;
+mod shown;
 mod stale;
