@@ -69,10 +69,10 @@ fn runs_are_completed_by_their_names() {
         let out = finish(&mut at.ctrlrun(&["workflow", verb, file, "--id", id]));
         assert_eq!(out.code, Some(0), "{out:?}");
     }
-    let offered = |words: &[&str]| {
-        let mut asked = vec!["__complete", "fish", "--", "ctrlrun", "workflow"];
-        asked.extend(words);
-        at.ask(&asked).stdout
+    let offered = |line: &[&str]| {
+        let mut asked = vec!["ctrlrun", "__complete", "fish", "--", "ctrlrun", "workflow"];
+        asked.extend(line);
+        finish(&mut words(&at, &asked)).stdout
     };
     let both = "words\nnight 1\tw, succeeded\nnight2\tw, running\n";
     for line in [&["status", ""][..], &["run", "--id", ""], &["work", "--only", "n"]] {

@@ -1,5 +1,6 @@
 //! A node in doubt blocks its run, and a decision wakes it.
 use crate::at::{Kind, on_every_store};
+use crate::common::finish;
 use crate::lab::{Lab, MARK, three};
 
 on_every_store!(
@@ -120,8 +121,8 @@ fn a_decision_about_an_effect_of_others_is_seen_by_the_next_run(kind: Kind) {
     let lab = Lab::new(kind);
     let file =
         lab.file("w", "name = 'w'\n[node.a]\nkey = 'shared'\ncommand = ['sh', '-c', 'exit 3']\n");
-    let by_hand = ["run", "--key", "shared", "--", "sh", "-c", "exit 3"];
-    assert_eq!(lab.at.ask(&by_hand).code, Some(3));
+    let mut by_hand = lab.at.run_words("shared", &[], &["sh", "-c", "exit 3"]);
+    assert_eq!(finish(&mut by_hand).code, Some(3));
     for _ in 0..2 {
         let ran = lab.ask(&["run", &file, "--id", "r"]);
         assert_eq!(ran.code, Some(76), "{ran:?}");
@@ -137,7 +138,8 @@ fn a_node_that_cannot_be_dispatched_says_what_mends_it(kind: Kind) {
     // WFL-2, WFL-3
     let lab = Lab::new(kind);
     let file = lab.file("w", "name = 'w'\n[node.a]\nkey = 'taken'\ncommand = ['true']\n");
-    assert_eq!(lab.at.ask(&["run", "--key", "taken", "--", "echo", "other"]).code, Some(0));
+    let mut by_hand = lab.at.run_words("taken", &[], &["echo", "other"]);
+    assert_eq!(finish(&mut by_hand).code, Some(0));
     let ran = lab.ask(&["run", &file, "--id", "r"]);
     assert_eq!(ran.code, Some(76), "{ran:?}");
     for line in [

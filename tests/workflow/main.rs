@@ -15,7 +15,6 @@ mod at;
 #[path = "../common/mod.rs"]
 mod common;
 
-#[expect(unused, reason = "some of its helpers are enough here")]
 #[path = "../common/pty.rs"]
 mod pty;
 #[expect(unused, reason = "some of its helpers are enough here")]

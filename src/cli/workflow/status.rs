@@ -1,5 +1,6 @@
 //! `ctrlrun workflow status`: how a run stands; live on a terminal.
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::time::Duration;
 
@@ -54,7 +55,10 @@ pub fn status(args: &StatusArgs, global: &Global) -> Result<Exit, CliError> {
         Ok(None) => Err(no_such_run(&id, &opened.place)),
         Err(error) => Err(opened.could_not(&error)),
     };
-    let live = !args.once && !global.json && std::io::stdout().is_terminal();
+    let live = !args.once
+        && !global.json
+        && std::io::stdout().is_terminal()
+        && can_move(std::env::var_os("TERM").as_deref());
     let loaded = look()?;
     if global.json {
         let next: Vec<String> = hints(&loaded.run, &loaded.records, &opened)
@@ -71,14 +75,15 @@ pub fn status(args: &StatusArgs, global: &Global) -> Result<Exit, CliError> {
         // What is drawn over must all be on the screen; the last one stays, and is whole.
         let over = live && !loaded.run.status.is_end();
         let lines = table(&loaded, &opened, screen_rows().filter(|_| over));
+        if drawn > 0 {
+            // Back to the first line of what was drawn before, and all of that away. That is no colour,
+            // and goes out where none is wanted (NO_COLOR).
+            let mut up = Answer::plain();
+            up.put(|out| write!(out, "\x1b[{drawn}A\x1b[J"))?;
+            up.end()?;
+        }
         let mut out = Answer::styled();
-        let there = out.put(|out| {
-            // Back to the first line of what was drawn before, and all of that away.
-            if drawn > 0 {
-                write!(out, "\x1b[{drawn}A\x1b[J")?;
-            }
-            lines.iter().try_for_each(|line| writeln!(out, "{line}"))
-        })?;
+        let there = out.put(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))?;
         out.end()?;
         if !live || loaded.run.status.is_end() || there == Reader::Gone {
             return Ok(Exit::OK);
@@ -87,6 +92,11 @@ pub fn status(args: &StatusArgs, global: &Global) -> Result<Exit, CliError> {
         std::thread::sleep(EVERY);
         loaded = look()?;
     }
+}
+
+/// Whether a terminal of this name can move its cursor.
+fn can_move(term: Option<&OsStr>) -> bool {
+    term.is_some_and(|name| !name.is_empty() && name != "dumb")
 }
 
 /// The lines of the table, none wider than the terminal, and of no more rows than `fits`: then nodes in
