@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::pgstore::{Stage, open_url, store_at};
 use common::postgres::{LONG, Server, server};
@@ -234,8 +234,9 @@ fn a_claim_costs_the_same_however_many_wait() {
         // A back end tells what it has read when it ends, at the latest.
         let others = "SELECT count(*)::text FROM pg_stat_activity \
              WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+        let began = Instant::now();
         while server.sql(others)[0][0].as_deref() != Some("0") {
-            thread::sleep(Duration::from_millis(5));
+            assert!(began.elapsed() < WITHIN, "a back end that does not end");
         }
         let sql = "SELECT (seq_tup_read + idx_tup_fetch)::text FROM pg_stat_user_tables \
              WHERE schemaname = 'ctrlrun' AND relname = 'wakeups'";
