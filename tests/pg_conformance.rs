@@ -13,6 +13,7 @@ fn conforms(store: &dyn Store) {
     let wrong: Vec<String> = suite()
         .into_iter()
         .chain(runs::suite())
+        .chain(runs::forgetting())
         .filter_map(|(name, check)| check(store).err().map(|why| format!("{name}: {why}")))
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

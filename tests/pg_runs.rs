@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::pgstore::{Stage, open_url, store_at};
 use common::postgres::{LONG, Server, server};
@@ -213,6 +213,45 @@ fn of_many_that_claim_at_once_each_gets_others() {
     let claimed = all.len();
     all.dedup();
     assert_eq!((claimed, all.len()), (60, 60), "one was handed out twice, or not at all");
+}
+
+#[test]
+fn a_claim_costs_the_same_however_many_wait() {
+    // WFL-12: a workflow with a hundred thousand wakeups starves nobody, and rows are counted.
+    let Some(server) = server() else { return };
+    let store = store_at(&server.url("postgres"));
+    started(&*store, "r", "hog");
+    let small = started(&*store, "small", "small").id;
+    wakeup(&*store, &small, "w");
+    server.sql(
+        "INSERT INTO ctrlrun.wakeups SELECT 'r' || (i % 1000), 'k' || i, \
+         decode(repeat('00', 16), 'hex'), (SELECT tier FROM ctrlrun.runs WHERE run_id = 'r'), 'hog', \
+         1000 + i, 1000 + i, NULL, 0, 0 FROM generate_series(1, 100000) i",
+    );
+    server.sql("ANALYZE ctrlrun.wakeups");
+    drop(store);
+    let read = || -> i64 {
+        // A back end tells what it has read when it ends, at the latest.
+        let others = "SELECT count(*)::text FROM pg_stat_activity \
+             WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+        let began = Instant::now();
+        while server.sql(others)[0][0].as_deref() != Some("0") {
+            assert!(began.elapsed() < WITHIN, "a back end that does not end");
+        }
+        let sql = "SELECT (seq_tup_read + idx_tup_fetch)::text FROM pg_stat_user_tables \
+             WHERE schemaname = 'ctrlrun' AND relname = 'wakeups'";
+        server.sql(sql)[0][0].as_deref().unwrap().parse().unwrap()
+    };
+    let before = read();
+    let store = store_at(&server.url("postgres"));
+    let taken: Vec<String> =
+        (0..10).flat_map(|_| claim(&*store, 1).taken).map(|woken| woken.run.to_string()).collect();
+    drop(store);
+    let rows = read() - before;
+    assert_eq!(taken.len(), 10, "{taken:?}");
+    assert!(taken[..2].contains(&"small".to_owned()), "{taken:?}");
+    // With each go the other hundred of its run.
+    assert!((1_000..20_000).contains(&rows), "{rows} rows were read for ten claims");
 }
 
 #[test]

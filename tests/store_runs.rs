@@ -232,6 +232,10 @@ fn a_claim_costs_the_same_however_many_wait() {
                 statement.query_map([], |row| row.get(3)).unwrap().map(Result::unwrap).collect();
             assert_eq!(plan.len(), 1, "{question}: {plan:?}");
             assert!(plan[0].starts_with("SEARCH"), "{question}: {plan:?}");
+            // The oldest of one workflow is not looked for among those of all.
+            let of_one = question.contains("workflow='hog'");
+            let by = "in_turn (tier=? AND workflow=? AND free_at<?)";
+            assert!(!of_one || plan[0].contains(by), "{question}: {plan:?}");
         }
     }
     // And another workflow's one is not behind a hundred thousand.

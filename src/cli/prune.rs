@@ -26,7 +26,8 @@ use super::values;
 /// replays nothing but says so.
 ///
 /// With --forget-keys the key is as good as new: A LATER RUN OF IT RUNS ITS COMMAND AGAIN. An effect of
-/// which an attempt was never seen to end keeps its key.
+/// which an attempt was never seen to end keeps its key. Workflow runs that ended so long ago go as well,
+/// and so does the name: the same --id is a new run then. What belongs to a run that has not ended stays.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ctrlrun prune --older-than 30d --dry-run      what would go
@@ -138,11 +139,15 @@ fn confirm(
 ) -> Result<(), CliError> {
     let (tally, end) = walk(terms(args, spare, true), global, opened);
     end.map_err(|halt| halted(halt, opened))?;
-    if tally.effects == 0 {
+    if tally.effects + tally.runs == 0 {
         return Ok(());
     }
+    let runs = match tally.runs {
+        0 => String::new(),
+        runs => format!(" and {}", count(runs, "workflow run")),
+    };
     terminal::prompt(&format!(
-        "Forget {} in {}? A later run of these keys RUNS ITS COMMAND AGAIN. [y/N] ",
+        "Forget {}{runs} in {}? A later run of these keys RUNS ITS COMMAND AGAIN. [y/N] ",
         count(tally.effects, "effect"),
         opened.place.shown()
     ));
@@ -174,7 +179,7 @@ fn why(stays: Stays) -> (&'static str, &'static str) {
     match stays {
         Stays::Unsettled => ("unsettled", "are not settled"),
         Stays::Young => ("young", "were settled too short a time ago"),
-        Stays::OfARun => ("of_a_run", "belong to a workflow run"),
+        Stays::OfARun => ("of_a_run", "belong to a workflow run that has not ended"),
         Stays::Unseen => ("unseen", "keep their key: nobody saw an attempt of theirs end"),
         Stays::InDoubt => ("in_doubt", "keep their key: a late word says it may have happened"),
         Stays::Damaged => ("damaged", "are not the fold of their history (ctrlrun doctor --deep)"),
@@ -191,6 +196,9 @@ fn text(args: &PruneArgs, tally: &Tally) -> String {
         if tally.outputs > 0 {
             lines.push((dropped, format!("the output of {} more", number(tally.outputs))));
         }
+        if tally.runs > 0 {
+            lines.push((forgotten, count(tally.runs, "workflow run")));
+        }
     } else {
         let effects = count(tally.outputs, "effect");
         lines.push((dropped, format!("the output of {effects} ({bytes})")));
@@ -206,8 +214,12 @@ fn text(args: &PruneArgs, tally: &Tally) -> String {
     for (effects, why) in stay.into_iter().filter(|(effects, _)| *effects > 0) {
         lines.push(("stay", format!("{} {why}", number(effects))));
     }
+    if tally.runs_stay > 0 {
+        let runs = count(tally.runs_stay, "workflow run");
+        lines.push(("stay", format!("{runs} that ended too short a time ago, or with doubts")));
+    }
     if tally.unknown > 0 {
-        lines.push(("not known", count(tally.unknown, "effect")));
+        lines.push(("not known", format!("{} effects or runs", number(tally.unknown))));
     }
     lines.iter().map(|(label, line)| format!("{label:<12}  {line}\n")).collect()
 }
@@ -229,6 +241,8 @@ fn object(args: &PruneArgs, opened: &Opened, tally: &Tally) -> Value {
         "outputs": tally.outputs,
         "output_bytes": tally.output_bytes,
         "effects": tally.effects,
+        "runs": tally.runs,
+        "runs_stay": tally.runs_stay,
         "unknown": tally.unknown,
         "stay": stay,
     })

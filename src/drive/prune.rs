@@ -1,4 +1,4 @@
-//! Lets go of what is old, a small transaction at a time (OPS-1 to OPS-7).
+//! Lets go of what is old, a small transaction at a time (OPS-1 to OPS-7, OPS-14).
 //!
 //! | who | does what |
 //! |---|---|
@@ -14,13 +14,21 @@ use std::time::Duration;
 
 use crate::plan::key::Key;
 use crate::plan::retention::{self, Stays};
+use crate::plan::workflow::{RunId, Status};
+use crate::store::runs::{ListedRun, RunAsRead, RunFilter};
 use crate::store::upkeep::{Cut, Gone, Pruned, Walked, Whole};
-use crate::store::{CouldNot, Filter, Flow, Store};
+use crate::store::{CouldNot, End, Filter, Flow, Reason, Store};
 
 /// What one transaction takes at most: effects, events of theirs, bytes of output.
 const EFFECTS_MAX: usize = 256;
 const EVENTS_MAX: usize = 4_096;
 const BYTES_MAX: u64 = 4 << 20;
+
+/// How many runs one transaction takes at most.
+const RUNS_MAX: usize = 64;
+
+/// So many runs are remembered: the keys of one run's nodes mostly lie side by side.
+const ASKED_MAX: usize = 256;
 
 /// What is asked for.
 #[derive(Debug, Clone, Default)]
@@ -56,7 +64,11 @@ pub struct Tally {
     pub spooled: u64,
     /// Effects that stay, by reason.
     pub stay: BTreeMap<Stays, u64>,
-    /// Effects of a transaction of which nobody knows whether it was committed.
+    /// Workflow runs that were forgotten.
+    pub runs: u64,
+    /// Workflow runs that have ended and stay: not long enough ago, or something of them is open.
+    pub runs_stay: u64,
+    /// Effects and runs of a transaction of which nobody knows whether it was committed.
     pub unknown: u64,
 }
 
@@ -103,8 +115,90 @@ pub fn prune(
         (None, Err(error)) => Err(Halt::CouldNot(error)),
         (None, Ok(())) => batch.send(),
     };
-    told(&batch.tally);
-    (batch.tally, end)
+    let mut tally = batch.tally;
+    // A run goes after its effects: one that is gone keeps none of them.
+    let end = match terms.forget_keys {
+        true => end.and_then(|()| runs(store, terms, within, &mut tally)),
+        false => end,
+    };
+    told(&tally);
+    (tally, end)
+}
+
+/// Forgets runs that ended long ago (OPS-14).
+fn runs(store: &dyn Store, terms: &Terms, within: Duration, tally: &mut Tally) -> Result<(), Halt> {
+    if !has_runs(store) {
+        return Ok(());
+    }
+    let filter = RunFilter {
+        prefix: terms.prefix.clone(),
+        statuses: vec![Status::Succeeded, Status::Failed, Status::Cancelled],
+        ..RunFilter::default()
+    };
+    let (mut cut, mut halt) = (Vec::new(), None);
+    let mut each = |listed| {
+        match listed {
+            ListedRun::Run(run, now) => match retention::run(&run, now, terms.older_than) {
+                Ok(()) => cut.push(RunAsRead::of(&run)),
+                Err(_) => tally.runs_stay += 1,
+            },
+            // What is not understood is not thrown away.
+            ListedRun::Unreadable { .. } => tally.runs_stay += 1,
+        }
+        if cut.len() < RUNS_MAX {
+            return Flow::Continue;
+        }
+        match send_runs(store, terms, within, &std::mem::take(&mut cut), tally) {
+            Ok(()) => Flow::Continue,
+            Err(why) => {
+                halt = Some(why);
+                Flow::Stop
+            }
+        }
+    };
+    let listed = store.runs().list_runs(&filter, &mut each, within);
+    match (halt, listed) {
+        (Some(halt), _) => Err(halt),
+        (None, Err(error)) => Err(Halt::CouldNot(error)),
+        (None, Ok(())) => send_runs(store, terms, within, &cut, tally),
+    }
+}
+
+/// A store of before there were runs has none.
+fn has_runs(store: &dyn Store) -> bool {
+    store.identity().schema_version >= 2
+}
+
+/// One transaction; where one of them has moved, one for each.
+fn send_runs(
+    store: &dyn Store,
+    terms: &Terms,
+    within: Duration,
+    cut: &[RunAsRead],
+    tally: &mut Tally,
+) -> Result<(), Halt> {
+    if cut.is_empty() {
+        return Ok(());
+    }
+    let end = match terms.dry_run {
+        true => End::Landed,
+        false => store.runs().forget_runs(cut, within),
+    };
+    match end {
+        End::Landed => tally.runs += count(cut),
+        End::Refused if cut.len() == 1 => tally.runs_stay += 1,
+        End::Refused => {
+            for one in cut.chunks(1) {
+                send_runs(store, terms, within, one, tally)?;
+            }
+        }
+        End::NotCommitted(error) => return Err(Halt::CouldNot(error)),
+        End::Unknown(error) => {
+            tally.unknown += count(cut);
+            return Err(Halt::Unknown(error));
+        }
+    }
+    Ok(())
 }
 
 /// What goes with the next transaction, and what went before.
@@ -116,12 +210,14 @@ struct Batch<'a> {
     cut: Cut,
     events: usize,
     bytes: u64,
+    /// What was found of runs. One that has ended never goes on, so that stays true.
+    asked: BTreeMap<String, Result<(), Stays>>,
 }
 
 impl<'a> Batch<'a> {
     fn new(store: &'a dyn Store, terms: &'a Terms, within: Duration) -> Self {
         let (tally, cut) = (Tally::default(), Cut::default());
-        Self { store, terms, within, tally, cut, events: 0, bytes: 0 }
+        Self { store, terms, within, tally, cut, events: 0, bytes: 0, asked: BTreeMap::new() }
     }
 
     fn take(&mut self, walked: Walked) -> Result<(), Halt> {
@@ -137,7 +233,8 @@ impl<'a> Batch<'a> {
             self.tally.spooled += 1;
             return Ok(());
         }
-        match self.judge(&whole) {
+        let of_run = self.of_run(&whole)?;
+        match of_run.and_then(|()| self.judge(&whole)) {
             Ok(Goes::Effect) => self.cut.effects.push(whole.as_read()),
             Ok(Goes::Output) => self.cut.outputs.push(whole.as_read()),
             Ok(Goes::Nothing) => return Ok(()),
@@ -157,6 +254,31 @@ impl<'a> Batch<'a> {
             return self.send();
         }
         Ok(())
+    }
+
+    /// What the effect's run says to it, if it has one.
+    fn of_run(&mut self, whole: &Whole) -> Result<Result<(), Stays>, Halt> {
+        let Some(name) = &whole.record.run_id else {
+            return Ok(Ok(()));
+        };
+        if let Some(said) = self.asked.get(name) {
+            return Ok(*said);
+        }
+        let said = match RunId::new(name.as_str()) {
+            Ok(id) => match self.store.runs().load_run(&id, self.within) {
+                Ok(found) => retention::of_run(found.run.as_ref()),
+                // A run that cannot be read may have to go on.
+                Err(error) if error.reason == Reason::Damaged => Err(Stays::OfARun),
+                Err(error) => return Err(Halt::CouldNot(error)),
+            },
+            // No run has such a name.
+            Err(_) => Ok(()),
+        };
+        if self.asked.len() >= ASKED_MAX {
+            self.asked.clear();
+        }
+        self.asked.insert(name.clone(), said);
+        Ok(said)
     }
 
     fn judge(&self, whole: &Whole) -> Result<Goes, Stays> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::effect::{Event, HistoryRow, Record, State, Verdict, WriteId, evolve};
 use super::time::Timestamp;
+use super::workflow::{NodeState, Run};
 
 /// Why something of an effect stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,7 +13,7 @@ pub enum Stays {
     Unsettled,
     /// It was settled too short a time ago.
     Young,
-    /// It belongs to a workflow run, whose tick may ask for it.
+    /// It belongs to a workflow run that has not ended, whose tick may ask for it.
     OfARun,
     /// Nobody saw an attempt of it end: its process may still be at work, and may yet say so.
     Unseen,
@@ -40,15 +41,45 @@ pub fn output(
             return Err(Stays::Unsettled);
         }
     }
-    if record.run_id.is_some() {
-        return Err(Stays::OfARun);
-    }
     if !is_fold(record, history) {
         return Err(Stays::Damaged);
     }
     let settled_at = settled_at(history).ok_or(Stays::Damaged)?;
     // Of a clock that was set back it is in the future, and so not old.
     if settled_at > now || now.since(settled_at) < older_than {
+        return Err(Stays::Young);
+    }
+    Ok(())
+}
+
+/// What the run of an effect says to that, if there is one: it keeps what a tick may still ask for. One
+/// that has ended asks for nothing more, and one that was forgotten, of which `run` is `None`, neither.
+///
+/// # Errors
+/// It stays.
+pub fn of_run(run: Option<&Run>) -> Result<(), Stays> {
+    match run {
+        Some(run) if !run.status.is_end() => Err(Stays::OfARun),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Whether a run itself may be forgotten, so that its name is new again: it has ended, nothing has come
+/// to it for `older_than`, and of none of its nodes something is still to be heard (OPS-14).
+///
+/// # Errors
+/// Why it stays.
+pub fn run(run: &Run, now: Timestamp, older_than: Duration) -> Result<(), Stays> {
+    if !run.status.is_end() {
+        return Err(Stays::OfARun);
+    }
+    let is_open = |state: &NodeState| {
+        matches!(state, NodeState::Dispatched { .. } | NodeState::Ambiguous { .. })
+    };
+    if run.progress.nodes.values().any(|node| is_open(&node.state)) {
+        return Err(Stays::Unsettled);
+    }
+    if run.updated_at > now || now.since(run.updated_at) < older_than {
         return Err(Stays::Young);
     }
     Ok(())
@@ -159,6 +190,9 @@ mod tests {
         RanOn, Reopened, Request, Reserved, Resolved,
     };
     use crate::plan::key::{Fingerprint, Key};
+    use crate::plan::workflow::{
+        self, DispatchedWhy, Expected, Hash, Name, RunEvent, RunHistoryRow, RunId, Status, Tier,
+    };
     use uuid::Uuid;
 
     /// Every event takes a second; a `reserved` or later begins a write of its own.
@@ -349,9 +383,6 @@ mod tests {
         assert_eq!(may_go(&events), (Ok(()), Err(Stays::InDoubt)));
 
         let (record, history) = told(&[reserved(1), began(), committed()]);
-        let mut of_a_run = record.clone();
-        of_a_run.run_id = Some("night".to_owned());
-        assert_eq!(output(&of_a_run, &history, now, old), Err(Stays::OfARun));
         let mut other = record.clone();
         other.attempt_id = "b".to_owned();
         assert_eq!(output(&other, &history, now, old), Err(Stays::Damaged));
@@ -384,5 +415,66 @@ mod tests {
         assert_eq!(output(&record, &history, settled_at, Duration::ZERO), Ok(()));
         let before = Timestamp(settled_at.0 - 1);
         assert_eq!(output(&record, &history, before, Duration::ZERO), Err(Stays::Young));
+    }
+
+    /// A run of one node, after these events, each of which takes a second.
+    fn run_of(events: Vec<RunEvent>) -> Run {
+        let (id, node) = (RunId::new("r").unwrap(), Name::new("a").unwrap());
+        let start = RunEvent::Started {
+            workflow: Name::new("w").unwrap(),
+            tier: Tier::Normal,
+            definition: "{}".to_owned(),
+            hash: Hash([7; 32]),
+            nodes: vec![node],
+            inputs: BTreeMap::new(),
+        };
+        let mut run = None;
+        for (revision, event) in (1_u32..).zip([vec![start], events].concat()) {
+            let row = RunHistoryRow {
+                revision: revision.into(),
+                write_id: write(revision),
+                recorded_at: Timestamp(i64::from(revision) * 1_000_000),
+                event,
+            };
+            run = Some(workflow::evolve(&id, run, &row).unwrap());
+        }
+        run.unwrap()
+    }
+
+    fn stands(status: Status) -> RunEvent {
+        RunEvent::StatusChanged { status, reason: None }
+    }
+
+    #[test]
+    fn a_run_keeps_its_effects_until_it_has_ended() {
+        // OPS-1
+        for status in Status::ALL {
+            let wanted = if status.is_end() { Ok(()) } else { Err(Stays::OfARun) };
+            let run = run_of(vec![stands(Status::Blocked), stands(status)]);
+            assert_eq!(of_run(Some(&run)), wanted, "{status:?}");
+        }
+        assert_eq!(of_run(None), Ok(()), "one that was forgotten");
+    }
+
+    #[test]
+    fn a_run_goes_that_ended_long_ago_and_of_which_nothing_is_open() {
+        // OPS-14
+        let (now, old) = (Timestamp(100_000_000), Duration::from_secs(97));
+        let ended = run_of(vec![stands(Status::Failed)]);
+        assert_eq!(run(&ended, Timestamp(98_999_999), old), Err(Stays::Young));
+        assert_eq!(run(&ended, Timestamp(99_000_000), old), Ok(()));
+        assert_eq!(run(&ended, Timestamp(0), Duration::ZERO), Err(Stays::Young));
+        assert_eq!(run(&run_of(vec![]), now, Duration::ZERO), Err(Stays::OfARun));
+        let open = RunEvent::NodeDispatched {
+            node: Name::new("a").unwrap(),
+            key: Key::new("r/a").unwrap(),
+            attempt: 1,
+            fingerprint: Fingerprint([0; 32]),
+            expect: Expected::NoStream,
+            due: Timestamp(0),
+            why: DispatchedWhy::First,
+        };
+        let ended = run_of(vec![open, stands(Status::Failed)]);
+        assert_eq!(run(&ended, now, Duration::ZERO), Err(Stays::Unsettled));
     }
 }

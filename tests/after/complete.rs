@@ -59,6 +59,32 @@ fn bash_completes_commands_flags_and_keys() {
 }
 
 #[test]
+fn runs_are_completed_by_their_names() {
+    // AFT-13
+    let at = Place::new(Kind::Sqlite);
+    let file = at.env.path("here/w.toml");
+    fs::write(&file, "name = 'w'\n[node.a]\ncommand = ['true']\n").unwrap();
+    let file = file.to_str().unwrap();
+    for (verb, id) in [("run", "night 1"), ("start", "night2")] {
+        let out = finish(&mut at.ctrlrun(&["workflow", verb, file, "--id", id]));
+        assert_eq!(out.code, Some(0), "{out:?}");
+    }
+    let offered = |line: &[&str]| {
+        let mut asked = vec!["ctrlrun", "__complete", "fish", "--", "ctrlrun", "workflow"];
+        asked.extend(line);
+        finish(&mut words(&at, &asked)).stdout
+    };
+    let both = "words\nnight 1\tw, succeeded\nnight2\tw, running\n";
+    for line in [&["status", ""][..], &["run", "--id", ""], &["work", "--only", "n"]] {
+        assert_eq!(offered(line), both, "{line:?}");
+    }
+    for line in [&["cancel", ""][..], &["signal", "n"]] {
+        assert_eq!(offered(line), "words\nnight2\tw, running\n", "{line:?}");
+    }
+    assert!(offered(&["st"]).contains("status\tHow a run stands"));
+}
+
+#[test]
 fn zsh_completes_keys() {
     // AFT-12, AFT-13
     let at = filled();

@@ -13,6 +13,9 @@ on_every_store!(
     killed_inside_its_transaction_it_leaves_all_as_it_was,
     what_is_in_the_spool_is_delivered_first,
     evidence_makes_nothing_younger,
+    a_run_keeps_its_effects_until_it_has_ended,
+    a_run_that_ended_is_forgotten_and_its_name_is_new_again,
+    a_run_with_a_node_in_doubt_is_not_forgotten,
 );
 
 /// A run that marks, says something on both streams, and ends so.
@@ -228,4 +231,78 @@ fn evidence_makes_nothing_younger(kind: Kind) {
     assert_eq!(at.types("k").last().unwrap(), "late_outcome");
     let told = prune(&at, &FORGET);
     assert_eq!(told["effects"], 1, "its holder has spoken, and it is old: {told}");
+}
+
+/// Drives a run of two nodes, the second of which runs `script`; its exit status.
+fn drive(at: &Place, id: &str, script: &str) -> Option<i32> {
+    let file = at.env.path("here/two.toml");
+    let text = format!(
+        "name = 'two'\n[node.a]\ncommand = ['sh', '-c', '''{MARK} echo said''']\n\
+         [node.b]\nneeds = ['a']\ncommand = ['sh', '-c', '''{MARK} {script}''']\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let out = finish(&mut at.ctrlrun(&["workflow", "run", file, "--id", id]));
+    assert!(!out.stderr.contains("usage"), "{out:?}");
+    out.code
+}
+
+fn stands(at: &Place, id: &str) -> Value {
+    let out = at.ask(&["workflow", "status", id, "--json"]);
+    match out.code {
+        Some(0) => serde_json::from_str::<Value>(&out.stdout).unwrap()["status"].clone(),
+        code => {
+            assert_eq!(code, Some(66), "{out:?}");
+            Value::Null
+        }
+    }
+}
+
+const ALL: [&str; 4] = ["--older-than", "0s", "--forget-keys", "--yes"];
+
+fn a_run_keeps_its_effects_until_it_has_ended(kind: Kind) {
+    // OPS-1
+    let at = Place::new(kind);
+    assert_eq!(drive(&at, "r", "exit 3"), Some(76));
+    for flags in [&["--older-than", "0s"][..], &ALL] {
+        let told = prune(&at, flags);
+        assert_eq!((&told["stay"]["of_a_run"], &told["looked_at"]), (&1.into(), &1.into()));
+        let went = [&told["outputs"], &told["effects"], &told["runs"]];
+        assert_eq!(went, [&Value::from(0); 3], "{told}");
+    }
+    assert_eq!((at.state("r/a"), stands(&at, "r")), ("committed".to_owned(), "blocked".into()));
+    at.resolve("r/b", "--committed");
+    assert_eq!(drive(&at, "r", "exit 3"), Some(0));
+    let told = prune(&at, &["--older-than", "0s"]);
+    assert_eq!((&told["outputs"], &told["output_bytes"]), (&1.into(), &5.into()), "{told}");
+    assert_eq!((stands(&at, "r"), at.marks()), ("succeeded".into(), 2));
+}
+
+fn a_run_that_ended_is_forgotten_and_its_name_is_new_again(kind: Kind) {
+    // OPS-3, OPS-14
+    let at = Place::new(kind);
+    assert_eq!(drive(&at, "r", "true"), Some(0));
+    let told = prune(&at, &FORGET);
+    assert_eq!((&told["effects"], &told["runs_stay"]), (&0.into(), &1.into()), "{told}");
+    let before = at.dump();
+    let told = prune(&at, &[&ALL[..], &["--dry-run"]].concat());
+    assert_eq!((&told["effects"], &told["runs"]), (&2.into(), &1.into()), "{told}");
+    assert_eq!(at.dump(), before);
+    let out = at.ask(&[&["prune"], &ALL[..]].concat());
+    assert!(out.stdout.contains("\nforgotten     1 workflow run\n"), "{out:?}");
+    assert_eq!((stands(&at, "r"), at.show("r/a")), (Value::Null, Value::Null));
+    assert!(!at.dump().contains("r/a"), "something of it is left");
+    assert_eq!(drive(&at, "r", "true"), Some(0));
+    assert_eq!(at.marks(), 4, "it was new");
+}
+
+fn a_run_with_a_node_in_doubt_is_not_forgotten(kind: Kind) {
+    // OPS-14: it ended, and what it did is not known.
+    let at = Place::new(kind);
+    assert_eq!(drive(&at, "r", "exit 3"), Some(76));
+    assert_eq!(at.ask(&["workflow", "cancel", "r"]).code, Some(0));
+    assert_eq!(drive(&at, "r", "exit 3"), Some(1));
+    let told = prune(&at, &ALL);
+    assert_eq!((&told["runs"], &told["runs_stay"]), (&0.into(), &1.into()), "{told}");
+    assert_eq!((stands(&at, "r"), at.state("r/b")), ("cancelled".into(), "ambiguous".to_owned()));
 }

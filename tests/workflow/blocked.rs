@@ -1,5 +1,6 @@
 //! A node in doubt blocks its run, and a decision wakes it.
 use crate::at::{Kind, on_every_store};
+use crate::common::finish;
 use crate::lab::{Lab, MARK, three};
 
 on_every_store!(
@@ -8,6 +9,8 @@ on_every_store!(
     a_decision_that_it_did_not_happen_runs_it_again,
     an_output_that_a_person_states_feeds_what_follows,
     a_node_that_is_reopened_after_the_end_is_seen,
+    a_decision_about_an_effect_of_others_is_seen_by_the_next_run,
+    a_node_that_cannot_be_dispatched_says_what_mends_it,
 );
 
 fn a_node_in_doubt_blocks_the_run_with_that_reason_and_what_to_type(kind: Kind) {
@@ -111,4 +114,44 @@ fn a_node_that_is_reopened_after_the_end_is_seen(kind: Kind) {
     lab.drain();
     assert_eq!((lab.stands("r"), lab.node("r", "two")), ("succeeded".into(), "failed".into()));
     assert_eq!(lab.marked().len(), 3, "nothing runs after the end");
+}
+
+fn a_decision_about_an_effect_of_others_is_seen_by_the_next_run(kind: Kind) {
+    // WFL-10: it carries no run, so that nobody is woken; the same line looks before it says anything.
+    let lab = Lab::new(kind);
+    let file =
+        lab.file("w", "name = 'w'\n[node.a]\nkey = 'shared'\ncommand = ['sh', '-c', 'exit 3']\n");
+    let mut by_hand = lab.at.run_words("shared", &[], &["sh", "-c", "exit 3"]);
+    assert_eq!(finish(&mut by_hand).code, Some(3));
+    for _ in 0..2 {
+        let ran = lab.ask(&["run", &file, "--id", "r"]);
+        assert_eq!(ran.code, Some(76), "{ran:?}");
+        assert!(ran.stderr.contains("ctrlrun resolve shared --committed --expect 3"), "{ran:?}");
+    }
+    lab.at.resolve("shared", "--committed");
+    let ran = lab.ask(&["run", &file, "--id", "r"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(lab.stands("r"), "succeeded");
+}
+
+fn a_node_that_cannot_be_dispatched_says_what_mends_it(kind: Kind) {
+    // WFL-2, WFL-3
+    let lab = Lab::new(kind);
+    let file = lab.file("w", "name = 'w'\n[node.a]\nkey = 'taken'\ncommand = ['true']\n");
+    let mut by_hand = lab.at.run_words("taken", &[], &["echo", "other"]);
+    assert_eq!(finish(&mut by_hand).code, Some(0));
+    let ran = lab.ask(&["run", &file, "--id", "r"]);
+    assert_eq!(ran.code, Some(76), "{ran:?}");
+    for line in [
+        "a: cannot be dispatched: its key taken is bound to another command",
+        "with the file mended: ctrlrun workflow start FILE --id r --accept-new-definition",
+        "give it up:           ctrlrun workflow cancel r",
+    ] {
+        assert!(ran.stderr.contains(line), "{line}: {ran:?}");
+    }
+    let mended = lab.file("w", "name = 'w'\n[node.a]\nkey = 'free'\ncommand = ['true']\n");
+    let line = ["start", &mended, "--id", "r", "--accept-new-definition"];
+    assert_eq!(lab.ask(&line).code, Some(0));
+    assert_eq!(lab.ask(&["run", &mended, "--id", "r"]).code, Some(0));
+    assert_eq!(lab.at.state("free"), "committed");
 }

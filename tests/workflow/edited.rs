@@ -7,6 +7,7 @@ on_every_store!(
     another_definition_is_gone_on_by_once_it_is_accepted,
     a_comment_is_no_difference,
     a_run_that_has_ended_is_no_other_run,
+    another_definition_is_no_way_to_another_input,
 );
 
 fn another_definition_is_refused_with_the_nodes_that_differ(kind: Kind) {
@@ -67,4 +68,29 @@ fn a_run_that_has_ended_is_no_other_run(kind: Kind) {
     assert_eq!(refused.code, Some(65), "{refused:?}");
     assert!(refused.stderr.contains("it has ended (succeeded)"), "{refused:?}");
     assert_eq!(lab.marked().len(), 3);
+}
+
+fn another_definition_is_no_way_to_another_input(kind: Kind) {
+    // WFL-3
+    let lab = Lab::new(kind);
+    let text = |more: &str| {
+        format!(
+            "name = 'w'\n[inputs]\nday = {{}}\n[node.a]\nwait = {{ signal = 'go' }}\n\
+             [node.b]\nneeds = ['a']\ncommand = ['echo', '{{day}}'{more}]\n"
+        )
+    };
+    let file = lab.file("w", &text(""));
+    assert_eq!(lab.ask(&["start", &file, "--id", "r", "day=monday"]).code, Some(0));
+    lab.file("w", &text(", 'x'"));
+    let line = ["start", &file, "--id", "r", "--accept-new-definition"];
+    let refused = lab.ask(&[&line[..], &["day=tuesday"]].concat());
+    assert_eq!(refused.code, Some(65), "{refused:?}");
+    assert!(refused.stderr.contains("it was started with another value of day"), "{refused:?}");
+    assert_eq!(lab.ask(&[&line[..], &["day=monday"]].concat()).code, Some(0));
+    // It is accepted, and nobody has ticked since: the line without the flag is that run.
+    assert_eq!(lab.ask(&["start", &file, "--id", "r", "day=monday"]).code, Some(0));
+    lab.drain();
+    assert_eq!(lab.ask(&["signal", "r", "go"]).code, Some(0));
+    assert_eq!(lab.ask(&["run", &file, "--id", "r", "day=monday"]).code, Some(0));
+    assert_eq!(lab.stands("r"), "succeeded");
 }

@@ -15,10 +15,17 @@ mod at;
 #[path = "../common/mod.rs"]
 mod common;
 
+#[path = "../common/pty.rs"]
+mod pty;
+#[expect(unused, reason = "some of its helpers are enough here")]
+#[path = "../common/real.rs"]
+mod real;
+
 mod blocked;
 mod edited;
 mod goes;
 mod killed;
 mod lab;
 mod races;
+mod shown;
 mod stale;

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`line`](mod@line) | what has been typed, as the shell reads it, and how a word goes back into it |
 //! | [`place`](mod@place) | where the cursor is in the tree of commands |
-//! | [`keys`] | keys of the store, in time |
+//! | [`keys`] | keys and runs of the store, in time |
 mod keys;
 mod line;
 mod place;

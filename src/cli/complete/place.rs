@@ -206,6 +206,8 @@ fn known(walk: &Walk<'_>, arg: &Arg, current: &str) -> Option<Vec<Word>> {
         ("resolve", "key") if walk.given.contains(&"reopen") => Some(keys(Which::All)),
         ("resolve" | "reconcile", "key") => Some(keys(Which::Stuck)),
         (_, "key") => Some(keys(Which::All)),
+        ("status" | "run" | "start", "id") | ("work", "only") => Some(keys(Which::Runs)),
+        ("cancel" | "signal", "id") => Some(keys(Which::Unended)),
         ("run", "name") => Some(names(walk)),
         ("run", "params") => Some(parameters(walk, current)),
         ("help", "topic") => {

@@ -7,6 +7,7 @@ use ctrlrun::drive::host;
 use ctrlrun::drive::workflow::Counters;
 use ctrlrun::drive::workflow::coordinator::Coordinator;
 use ctrlrun::plan::workflow::pace::Pace;
+use ctrlrun::plan::workflow::tick::Loaded;
 use ctrlrun::plan::workflow::write::{Aim, Done};
 use ctrlrun::plan::workflow::{Definition, Difference, Name, Run, RunId, Wish, hash};
 
@@ -137,18 +138,19 @@ fn begin(of: &Of, global: &Global) -> Result<Begun, CliError> {
             let run = append.next;
             return Ok(Begun { run, was_there: false, opened });
         }
-        Done::Exists(loaded) => loaded.run,
+        Done::Exists(loaded) => *loaded,
         Done::Unknown(error) => return Err(CliError::unknown(&error, &opened.place, Deed::Run)),
         Done::CouldNot(error) => return Err(opened.could_not(&error)),
         Done::Conflicted(_) => match coordinator.look(&id) {
-            Ok(Some(loaded)) => loaded.run,
+            Ok(Some(loaded)) => loaded,
             Ok(None) => return Err(raced(&id)),
             Err(error) => return Err(opened.could_not(&error)),
         },
         Done::Nothing(_) | Done::Dropped | Done::NoRun => return Err(raced(&id)),
     };
-    agree(of, &id, &definition, &inputs, &found, &opened)?;
-    let run = found;
+    let is_accepted = waits_for(&found, &definition);
+    agree(of, &id, &definition, &inputs, (&found.run, is_accepted), &opened)?;
+    let run = found.run;
     Ok(Begun { run, was_there: true, opened })
 }
 
@@ -160,6 +162,22 @@ fn raced(id: &RunId) -> CliError {
     CliError::new(Kind::InProgress, message)
 }
 
+/// Whether this definition was accepted already, and only waits for the next tick: the line that
+/// `--accept-new-definition` is followed by must not be refused because nobody has ticked in between.
+fn waits_for(found: &Loaded, definition: &Definition) -> bool {
+    let canonical = definition.canonical();
+    let mut of = found.run.definition_hash;
+    // Each replaces the one that it was compared with, as the tick will see it.
+    for item in &found.inbox {
+        if let Wish::Definition { from, definition, .. } = &item.wish
+            && *from == of
+        {
+            of = hash(definition);
+        }
+    }
+    of == hash(&canonical) && of != found.run.definition_hash
+}
+
 /// Holds what was asked for against the run that is there; another definition is put into its inbox
 /// where that was asked for.
 fn agree(
@@ -167,18 +185,22 @@ fn agree(
     id: &RunId,
     definition: &Definition,
     inputs: &BTreeMap<Name, String>,
-    found: &Run,
+    (found, is_accepted): (&Run, bool),
     opened: &Opened,
 ) -> Result<(), CliError> {
     let shown = clean(id.as_str());
     let canonical = definition.canonical();
     let differs = hash(&canonical) != found.definition_hash;
-    if !differs && *inputs != found.inputs {
-        let names = inputs.keys().chain(found.inputs.keys());
-        let names: std::collections::BTreeSet<&str> = names
-            .filter(|name| inputs.get(*name) != found.inputs.get(*name))
-            .map(Name::as_str)
-            .collect();
+    // Another definition may have other inputs; those that both have must be the same all the same.
+    let is_other = |name: &&Name| match (inputs.get(*name), found.inputs.get(*name)) {
+        (Some(now), Some(then)) => now != then,
+        (Some(_), None) | (None, Some(_)) => !differs,
+        (None, None) => false,
+    };
+    let names = inputs.keys().chain(found.inputs.keys());
+    let names: std::collections::BTreeSet<&str> =
+        names.filter(is_other).map(Name::as_str).collect();
+    if !names.is_empty() {
         let names: Vec<&str> = names.into_iter().collect();
         let message = format!(
             "{shown}: refused, nothing was run: it was started with another value of {}",
@@ -188,7 +210,7 @@ fn agree(
             .hint(Hint::command("look", line("status", id, "", &opened.place)))
             .tell("for another run", "another --id"));
     }
-    if !differs {
+    if !differs || (is_accepted && !found.status.is_end()) {
         return Ok(());
     }
     if found.status.is_end() {

@@ -166,3 +166,24 @@ pub fn dot(definition: &Definition) -> String {
 fn quoted(name: &str) -> String {
     format!("\"{name}\"")
 }
+
+/// The same for a program: the definition, its nodes in an order in which each comes behind what it
+/// needs.
+#[must_use]
+pub fn object(definition: &Definition) -> serde_json::Value {
+    let nodes = definition.in_order().into_iter().filter_map(|name| {
+        let spec = definition.nodes.get(name)?;
+        let mut node = serde_json::json!({ "name": name, "needs": spec.needs });
+        match &spec.what {
+            What::Run(run) => node["run"] = serde_json::json!(run),
+            What::Wait(wait) => node["wait"] = serde_json::json!(wait),
+        }
+        Some(node)
+    });
+    serde_json::json!({
+        "name": definition.name,
+        "tier": definition.tier,
+        "inputs": definition.inputs.keys().collect::<Vec<_>>(),
+        "nodes": nodes.collect::<Vec<_>>(),
+    })
+}

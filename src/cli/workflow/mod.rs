@@ -123,6 +123,10 @@ fn check(args: &CheckArgs, global: &Global) -> Result<Exit, CliError> {
 
 fn draw(args: &GraphArgs, global: &Global) -> Result<Exit, CliError> {
     let definition = load(&args.file, global)?;
+    if global.json {
+        answer(&format!("{}\n", graph::object(&definition)))?;
+        return Ok(Exit::OK);
+    }
     answer(&if args.dot { graph::dot(&definition) } else { graph::lanes(&definition) })?;
     Ok(Exit::OK)
 }

@@ -1,4 +1,6 @@
 //! `ctrlrun workflow status`: how a run stands; live on a terminal.
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::time::Duration;
 
@@ -9,7 +11,7 @@ use ctrlrun::drive::workflow::coordinator::Coordinator;
 use ctrlrun::plan::effect::State;
 use ctrlrun::plan::workflow::pace::Pace;
 use ctrlrun::plan::workflow::tick::Loaded;
-use ctrlrun::plan::workflow::{Definition, Name, NodeState, Status};
+use ctrlrun::plan::workflow::{Definition, Dispatch, Name, NodeState, Status};
 
 use super::work::hints;
 use super::{no_such_run, object, run_id};
@@ -53,7 +55,10 @@ pub fn status(args: &StatusArgs, global: &Global) -> Result<Exit, CliError> {
         Ok(None) => Err(no_such_run(&id, &opened.place)),
         Err(error) => Err(opened.could_not(&error)),
     };
-    let live = !args.once && !global.json && std::io::stdout().is_terminal();
+    let live = !args.once
+        && !global.json
+        && std::io::stdout().is_terminal()
+        && can_move(std::env::var_os("TERM").as_deref());
     let loaded = look()?;
     if global.json {
         let next: Vec<String> = hints(&loaded.run, &loaded.records, &opened)
@@ -67,15 +72,18 @@ pub fn status(args: &StatusArgs, global: &Global) -> Result<Exit, CliError> {
     let mut drawn = 0;
     let mut loaded = loaded;
     loop {
-        let lines = table(&loaded, &opened);
+        // What is drawn over must all be on the screen; the last one stays, and is whole.
+        let over = live && !loaded.run.status.is_end();
+        let lines = table(&loaded, &opened, screen_rows().filter(|_| over));
+        if drawn > 0 {
+            // Back to the first line of what was drawn before, and all of that away. That is no colour,
+            // and goes out where none is wanted (NO_COLOR).
+            let mut up = Answer::plain();
+            up.put(|out| write!(out, "\x1b[{drawn}A\x1b[J"))?;
+            up.end()?;
+        }
         let mut out = Answer::styled();
-        let there = out.put(|out| {
-            // Back to the first line of what was drawn before, and all of that away.
-            if drawn > 0 {
-                write!(out, "\x1b[{drawn}A\x1b[J")?;
-            }
-            lines.iter().try_for_each(|line| writeln!(out, "{line}"))
-        })?;
+        let there = out.put(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))?;
         out.end()?;
         if !live || loaded.run.status.is_end() || there == Reader::Gone {
             return Ok(Exit::OK);
@@ -86,10 +94,31 @@ pub fn status(args: &StatusArgs, global: &Global) -> Result<Exit, CliError> {
     }
 }
 
-/// The lines of the table, none wider than the terminal.
-fn table(loaded: &Loaded, opened: &Opened) -> Vec<String> {
+/// Whether a terminal of this name can move its cursor.
+fn can_move(term: Option<&OsStr>) -> bool {
+    term.is_some_and(|name| !name.is_empty() && name != "dumb")
+}
+
+/// The lines of the table, none wider than the terminal, and of no more rows than `fits`: then nodes in
+/// motion or in trouble are shown, and the others counted.
+fn table(loaded: &Loaded, opened: &Opened, fits: Option<usize>) -> Vec<String> {
     let run = &loaded.run;
-    let order = order(loaded);
+    let mut order = order(loaded);
+    let tail = tail(loaded, opened);
+    let mut left_out = None;
+    if let Some(fits) = fits {
+        // A row for the head, and one for the cursor.
+        let room = fits.saturating_sub(2 + tail.iter().map(|line| rows(line)).sum::<usize>());
+        if order.len() > room {
+            let all = std::mem::take(&mut order);
+            let (loud, quiet): (Vec<&Name>, Vec<&Name>) =
+                all.into_iter().partition(|node| is_loud(loaded, node));
+            let mut shown = loud;
+            let rest = shown.split_off(shown.len().min(room.saturating_sub(1)));
+            left_out = Some(counted(loaded, rest.iter().chain(&quiet)));
+            order = shown;
+        }
+    }
     let widest = order.iter().map(|node| width(node.as_str())).max().unwrap_or(0).clamp(4, 32);
     let mut lines = vec![format!(
         "{}   {}   {}, started {}, changed {} ago",
@@ -120,20 +149,70 @@ fn table(loaded: &Loaded, opened: &Opened) -> Vec<String> {
         let line = format!("  {node}{gap}  {}{state_gap}  {more}", painted(style, &state));
         lines.push(line.trim_end().to_owned());
     }
-    if let Some(reason) = &run.reason {
-        lines.push(format!("  {}", clean(reason)));
+    lines.extend(left_out);
+    lines.extend(tail);
+    let mut lines: Vec<String> = lines.into_iter().map(narrow).collect();
+    if let Some(fits) = fits {
+        // Of many decisions only the first ones have room; the others come when those are made.
+        let mut left = fits.saturating_sub(1);
+        lines.retain(|line| {
+            let fits = rows(line) <= left;
+            left = if fits { left - rows(line) } else { 0 };
+            fits
+        });
     }
-    for hint in hints(run, &loaded.records, opened) {
-        lines.push(format!("  {}: {}", hint.label, hint.text));
-    }
-    let too_wide = |line: String| match columns() {
+    lines
+}
+
+/// Why the run stands so, and what to type next.
+fn tail(loaded: &Loaded, opened: &Opened) -> Vec<String> {
+    let reason = loaded.run.reason.iter().map(|reason| narrow(format!("  {}", clean(reason))));
+    let hints = hints(&loaded.run, &loaded.records, opened);
+    reason.chain(hints.iter().map(|hint| format!("  {}: {}", hint.label, hint.text))).collect()
+}
+
+/// A line that is no wider than the terminal.
+fn narrow(line: String) -> String {
+    match columns() {
         // Lines with colours were measured already, and a command must stay whole.
         Some(columns) if !line.contains('\x1b') && !line.contains("ctrlrun ") => {
             cut(&line, columns).into_owned()
         }
         Some(_) | None => line,
-    };
-    lines.into_iter().map(too_wide).collect()
+    }
+}
+
+/// Whether a node is in motion, waits, or is in trouble.
+fn is_loud(loaded: &Loaded, node: &Name) -> bool {
+    let state = loaded.run.progress.nodes.get(node).map(|node| &node.state);
+    state.is_some_and(|state| match state {
+        NodeState::Dispatched { .. }
+        | NodeState::Waiting { .. }
+        | NodeState::Failed { .. }
+        | NodeState::Ambiguous { .. }
+        | NodeState::Unfit { .. } => true,
+        NodeState::Pending
+        | NodeState::Skipped
+        | NodeState::Passed
+        | NodeState::Committed { .. } => false,
+    })
+}
+
+/// How many nodes stand how, of those that are not shown.
+fn counted<'a>(loaded: &Loaded, nodes: impl Iterator<Item = &'a &'a Name>) -> String {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for node in nodes {
+        if let Some(at) = loaded.run.progress.nodes.get(*node) {
+            *counts.entry(told(&at.state, loaded).1).or_default() += 1;
+        }
+    }
+    let counts = counts.iter().map(|(state, count)| format!("{count} {state}"));
+    format!("  and {}  (all of them: --once)", counts.collect::<Vec<_>>().join(", "))
+}
+
+/// Rows of the terminal that stdout is.
+fn screen_rows() -> Option<usize> {
+    terminal_size::terminal_size_of(std::io::stdout()).map(|(_, height)| height.0.into())
 }
 
 /// How many rows of the terminal a line takes: one that is longer than the terminal is wide goes on
@@ -173,16 +252,31 @@ fn told(state: &NodeState, loaded: &Loaded) -> (Style, String, String) {
         NodeState::Dispatched { key, due, .. } => match loaded.records.get(key) {
             Some(record) if matches!(record.state, State::Executing { .. }) => {
                 let since = age(loaded.now.since(record.updated_at));
-                let lapsed =
-                    if record.is_lapsed(loaded.now) { ", its lease has ended" } else { "" };
-                let more = format!("attempt {}, heard of {since} ago{lapsed}", record.attempt);
+                // Until then nobody can tell a long command from a host that is gone.
+                let lease = match record.state {
+                    State::Executing { lease_expires_at } if lease_expires_at > loaded.now => {
+                        format!(", its lease ends in {}", age(lease_expires_at.since(loaded.now)))
+                    }
+                    State::Executing { .. }
+                    | State::Reserved { .. }
+                    | State::Committed { .. }
+                    | State::Failed { .. }
+                    | State::Ambiguous { .. } => ", its lease has ended".to_owned(),
+                };
+                let more = format!("attempt {}, heard of {since} ago{lease}", record.attempt);
                 (AnsiColor::Cyan.on_default(), "running".to_owned(), more)
             }
             Some(_) | None if *due > loaded.now => {
                 let more = format!("again in {}", age(due.since(loaded.now)));
                 (Style::new(), "dispatched".to_owned(), more)
             }
-            Some(_) | None => (Style::new(), "dispatched".to_owned(), String::new()),
+            Some(_) | None => {
+                let mine = |there: &&Dispatch| there.key == *key;
+                let claim = loaded.dispatches.iter().find(mine).and_then(|there| there.claim);
+                let taken = claim.is_some_and(|claim| claim.until > loaded.now);
+                let more = if taken { "" } else { "waits for a worker" };
+                (Style::new(), "dispatched".to_owned(), more.to_owned())
+            }
         },
         NodeState::Committed { attempt, .. } => {
             let more = if *attempt > 1 { format!("attempt {attempt}") } else { String::new() };

@@ -33,6 +33,10 @@ const TICK_EVERY: Duration = Duration::from_millis(200);
 /// How often the watchdog goes round.
 const WATCH_EVERY: Duration = Duration::from_secs(60);
 
+/// How soon it goes on where it came to its bound: a thousand runs that wait for a person must not keep
+/// it from the one behind them for hours.
+const WATCH_ON: Duration = Duration::from_secs(1);
+
 /// How often the spool is looked at.
 const DELIVER_EVERY: Duration = Duration::from_secs(10);
 
@@ -108,6 +112,8 @@ struct Shared {
     watch_at: Moment,
     watched: Option<RunId>,
     deliver_at: Moment,
+    /// Whether the one run was ticked, woken or not.
+    is_looked_at: bool,
 }
 
 impl Worker<'_> {
@@ -123,6 +129,7 @@ impl Worker<'_> {
             watch_at: now.plus(WATCH_EVERY),
             watched: None,
             deliver_at: now,
+            is_looked_at: false,
         });
         let found = Condvar::new();
         let at_work = AtomicUsize::new(0);
@@ -301,6 +308,11 @@ impl Hand<'_> {
             let until = dispatches.now.plus(self.of.hold);
             return Asked::Dispatch(dispatch, Claim { id: claim, until });
         }
+        if let Some(run) = self.of.only
+            && !lock(self.shared).is_looked_at
+        {
+            return self.first_look(coordinator, run);
+        }
         if let Some(ended) = self.ended(coordinator) {
             return Asked::End(ended);
         }
@@ -313,6 +325,22 @@ impl Hand<'_> {
             return Asked::End(Ended::Idle);
         }
         Asked::Nothing(next.map(|next| next.since(dispatches.now)))
+    }
+
+    /// Ticks the one run before anything is said about it: what became of an effect that it shares with
+    /// others, or that was decided before the run had it, wakes nobody (WFL-10).
+    fn first_look(&self, coordinator: Coordinator<'_>, run: &RunId) -> Asked {
+        let done = coordinator.write(run, Aim::Tick, self.keep());
+        let asked = match &done {
+            Done::Committed(_) | Done::Nothing(_) | Done::NoRun | Done::Exists(_) => {
+                lock(self.shared).is_looked_at = true;
+                Asked::Worked
+            }
+            Done::Dropped | Done::Conflicted(_) => Asked::Worked,
+            Done::CouldNot(_) | Done::Unknown(_) => Asked::Nothing(None),
+        };
+        self.after_tick(run, done);
+        asked
     }
 
     fn could_not(&self, run: Option<&RunId>, error: &CouldNot) -> Asked {
@@ -342,7 +370,13 @@ impl Hand<'_> {
         }
         if let Some(after) = watch {
             match coordinator.watch(after) {
-                Ok(stopped_at) => lock(self.shared).watched = stopped_at,
+                Ok(stopped_at) => {
+                    let mut shared = lock(self.shared);
+                    if stopped_at.is_some() {
+                        shared.watch_at = now.plus(WATCH_ON);
+                    }
+                    shared.watched = stopped_at;
+                }
                 Err(error) => drop(self.could_not(None, &error)),
             }
         }

@@ -45,11 +45,13 @@ pub enum Verb {
     ClaimDispatches,
     /// [`Runs::postpone_dispatch`]
     PostponeDispatch,
+    /// [`Runs::forget_runs`]
+    ForgetRuns,
 }
 
 impl Verb {
     /// All.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Load,
         Self::Append,
         Self::Reread,
@@ -63,6 +65,7 @@ impl Verb {
         Self::Requeue,
         Self::ClaimDispatches,
         Self::PostponeDispatch,
+        Self::ForgetRuns,
     ];
 
     /// Its name where a fault is told in words.
@@ -82,6 +85,7 @@ impl Verb {
             Self::Requeue => "requeue",
             Self::ClaimDispatches => "claim-dispatches",
             Self::PostponeDispatch => "postpone-dispatch",
+            Self::ForgetRuns => "forget-runs",
         }
     }
 }

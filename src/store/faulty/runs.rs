@@ -9,7 +9,7 @@ use crate::plan::workflow::{
     Dispatch, DispatchRef, InboxItem, RunAppend, RunHistoryRow, RunId, Wakeup,
 };
 use crate::store::runs::{
-    Claimed, EffectsFound, ListedRun, RunFilter, RunFound, RunReread, Runs, Take, Woken,
+    Claimed, EffectsFound, ListedRun, RunAsRead, RunFilter, RunFound, RunReread, Runs, Take, Woken,
 };
 use crate::store::{CouldNot, End, Flow, Reason};
 
@@ -157,5 +157,9 @@ impl Runs for Faulty {
         self.write_runs(Verb::PostponeDispatch, |inner| {
             inner.postpone_dispatch(dispatch, claim, after, within)
         })
+    }
+
+    fn forget_runs(&self, runs: &[RunAsRead], within: Duration) -> End {
+        self.write_runs(Verb::ForgetRuns, |inner| inner.forget_runs(runs, within))
     }
 }

@@ -114,7 +114,8 @@ impl Names {
              GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.inbox, {schema}.dispatches, \
              {schema}.wakeups TO WRITER;\n\
              -- a writer that shall also forget effects (ctrlrun prune --forget-keys), besides:\n\
-             -- GRANT DELETE ON {schema}.effects, {schema}.history, {schema}.output TO WRITER;\n\
+             -- GRANT DELETE ON {schema}.effects, {schema}.history, {schema}.output, {schema}.runs, \
+             {schema}.run_history TO WRITER;\n\
              -- GRANT UPDATE (attempt_floor) ON {schema}.store TO WRITER;\n\
              -- a role that only looks:\n\
              GRANT USAGE ON SCHEMA {schema} TO READER;\n\

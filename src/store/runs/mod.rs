@@ -15,7 +15,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::{CouldNot, End, Flow};
-use crate::plan::effect::Record;
+use crate::plan::effect::{Record, WriteId};
 use crate::plan::key::Key;
 use crate::plan::protocol::Captured;
 use crate::plan::time::Timestamp;
@@ -146,6 +146,30 @@ pub trait Runs: Send + Sync {
         after: Duration,
         within: Duration,
     ) -> End;
+
+    /// Takes runs away that have ended, each with its history, its inbox and all that waits for it, in
+    /// one transaction. [`End::Refused`]: one of them is not as it was read, or has not ended; then all
+    /// of them stay. Their effects are no part of it.
+    fn forget_runs(&self, runs: &[RunAsRead], within: Duration) -> End;
+}
+
+/// The row of a run that a decision was made on, and the condition of what is done about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunAsRead {
+    /// Its name.
+    pub run: RunId,
+    /// The revision that it stood at.
+    pub revision: u64,
+    /// The write that had put it there.
+    pub write_id: WriteId,
+}
+
+impl RunAsRead {
+    /// The row of `run`.
+    #[must_use]
+    pub fn of(run: &Run) -> Self {
+        Self { run: run.id.clone(), revision: run.revision, write_id: run.write_id }
+    }
 }
 
 /// See [`Runs::load_run`].

@@ -4,6 +4,7 @@
 //! after a second. So this part is for stores in which no workflows are driven.
 mod dispatches;
 mod effects;
+mod forget;
 mod inbox;
 mod queue;
 mod rows;
@@ -30,6 +31,12 @@ use crate::store::{End, Runs, Store};
 pub fn suite() -> Vec<(&'static str, Check)> {
     [rows::CHECKS, inbox::CHECKS, queue::CHECKS, turns::CHECKS, dispatches::CHECKS, effects::CHECKS]
         .concat()
+}
+
+/// Checks of what only a role that forgets may do.
+#[must_use]
+pub fn forgetting() -> Vec<(&'static str, Check)> {
+    forget::CHECKS.to_vec()
 }
 
 /// For how long a check holds what it claims: longer than any check, but where it waits for the end.

@@ -6,7 +6,9 @@
 //! | `effect` | what an effect's append does for its run |
 //! | `read` | what is read |
 //! | `queue` | claims of wakeups and dispatches |
+//! | `forget` | runs that have ended, taken away |
 mod effect;
+mod forget;
 mod queue;
 mod read;
 mod write;
@@ -31,7 +33,7 @@ use crate::store::columns::check_runs;
 use crate::store::runs::columns::{RunColumns, WakeupRow, cannot_be_stored};
 use crate::store::runs::turns::{Round, Turns};
 use crate::store::runs::{
-    Claimed, EffectsFound, ListedRun, RunFilter, RunFound, RunReread, Runs, Take, Woken,
+    Claimed, EffectsFound, ListedRun, RunAsRead, RunFilter, RunFound, RunReread, Runs, Take, Woken,
 };
 use crate::store::{CouldNot, End, Flow};
 
@@ -213,6 +215,13 @@ impl Runs for Postgres {
         self.write_runs(within, |link, writing| {
             write::postpone(link, dispatch, claim, after, writing)
         })
+    }
+
+    fn forget_runs(&self, runs: &[RunAsRead], within: Duration) -> End {
+        let Some(mark) = runs.first().map(|run| mark(run.write_id)) else {
+            return End::Landed;
+        };
+        self.write_runs(within, |link, writing| forget::forget(link, runs, &mark, writing))
     }
 }
 

@@ -41,7 +41,10 @@ pub const DISPATCHES: Queue =
 /// Whose turn it is, tier by tier: a walk from workflow to workflow, each found by one look into an
 /// index, round and round until the limit is reached. What of a workflow was taken in an earlier lap is
 /// locked by us and passed over; what others hold is skipped. It is evaluated row by row, so nothing is
-/// locked that is not taken. Behind it, for where so many workflows with nothing due were passed that
+/// locked that is not taken. That a row is of one workflow is said by its place in that index, from its
+/// first row to its last one that is due: told that the workflow is equal, a server that counts on few
+/// rows goes through the index of all by time instead, past every row of a workflow that has a million.
+/// Behind it, for where so many workflows with nothing due were passed that
 /// the walk ended: the oldest of the tier.
 const IN_TURN: &str = "SELECT p.* FROM unnest($1::bigint[], $2::text[]) t(tier, last), LATERAL (
       WITH RECURSIVE ring(workflow, step, lap) AS (
@@ -58,8 +61,9 @@ const IN_TURN: &str = "SELECT p.* FROM unnest($1::bigint[], $2::text[]) t(tier, 
         WHERE r.step < :steps + $3)
       SELECT t.tier, r.workflow, c.run_id, c.name FROM ring r, LATERAL (
         SELECT q.run_id, q.:name AS name FROM :q q
-        WHERE q.tier = t.tier AND q.workflow = r.workflow AND q.free_at <= (SELECT at FROM clock)
-        ORDER BY q.free_at OFFSET r.lap - (r.workflow <= t.last)::integer LIMIT 1
+        WHERE q.tier = t.tier AND q.workflow >= r.workflow
+          AND (q.workflow, q.free_at) <= (r.workflow, (SELECT at FROM clock))
+        ORDER BY q.workflow, q.free_at OFFSET r.lap - (r.workflow <= t.last)::integer LIMIT 1
         FOR UPDATE SKIP LOCKED) c
       WHERE r.step > 0
       UNION ALL

@@ -380,7 +380,7 @@ impl<'a> Values<'a> {
 
 /// Whether a commit is waited for until it is on disk.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Weight {
+pub enum Weight {
     /// It is.
     Full,
     /// It is not: lost, it is made once more.
@@ -388,7 +388,7 @@ enum Weight {
 }
 
 /// Another write of runs: one statement behind [`STORE`] that answers with the rows it counted.
-fn one_statement(
+pub fn one_statement(
     link: &Link,
     writing: &Writing<'_>,
     (weight, mark): (Weight, &String),

@@ -5,6 +5,8 @@
 //! | `write` | what is written, and what an effect's append does for its run |
 //! | `read` | what is read |
 //! | `queue` | claims of wakeups and dispatches |
+//! | `forget` | runs that have ended, taken away |
+mod forget;
 mod queue;
 mod read;
 mod write;
@@ -26,7 +28,7 @@ use crate::plan::workflow::{
 use crate::store::runs::columns::{RunColumns, WakeupRow, cannot_be_stored};
 use crate::store::runs::turns::{Round, Turns};
 use crate::store::runs::{
-    Claimed, EffectsFound, ListedRun, RunFilter, RunFound, RunReread, Runs, Take, Woken,
+    Claimed, EffectsFound, ListedRun, RunAsRead, RunFilter, RunFound, RunReread, Runs, Take, Woken,
 };
 use crate::store::{CouldNot, End, Flow};
 
@@ -228,5 +230,9 @@ impl Runs for Sqlite {
         self.write_runs(within, UNNAMED, None, |connection| {
             write::postpone(connection, dispatch, claim.as_bytes(), now().plus(after))
         })
+    }
+
+    fn forget_runs(&self, runs: &[RunAsRead], within: Duration) -> End {
+        self.write_runs(within, UNNAMED, None, |connection| forget::forget(connection, runs))
     }
 }
