@@ -1,0 +1,76 @@
+//! What is said of the simulation.
+use std::time::Instant;
+
+use ctrlrun::store::conformance::suite;
+
+use crate::many::{many, one};
+use crate::verify::broken::Break;
+use crate::world::suited;
+
+/// Seeds in every test run.
+const SEEDS: u64 = 3_000;
+
+/// Seeds in the long suite.
+const LONG_SEEDS: u64 = 300_000;
+
+#[test]
+fn no_seed_breaks_a_guarantee() {
+    // PRF-8, PRF-9, PRF-10
+    if let Some(seed) = std::env::var("CTRLRUN_SEED").ok().and_then(|it| it.parse().ok()) {
+        let came = one(seed, None);
+        println!("{}", came.trace);
+        assert!(came.failures.is_empty(), "seed {seed}: {:#?}", came.failures);
+        return;
+    }
+    let seeds = if std::env::var_os("CTRLRUN_LONG").is_some() { LONG_SEEDS } else { SEEDS };
+    let began = Instant::now();
+    let found = many(1..1 + seeds, None);
+    if let Some(wrong) = found.wrong {
+        panic!(
+            "{}seed {} breaks this; CTRLRUN_SEED={} tells it again:\n{:#?}",
+            wrong.trace, wrong.seed, wrong.seed, wrong.failures
+        );
+    }
+    println!("{seeds} seeds in {:.1} s: {:?}", began.elapsed().as_secs_f64(), found.tally);
+}
+
+/// Runs every check of the suite for stores that one thread can, on the simulated one.
+#[test]
+fn the_simulated_store_keeps_to_what_every_store_must() {
+    // PRF-8
+    let mut wrong = Vec::new();
+    let mut kept = 0;
+    for (name, check) in suite() {
+        match suited(check) {
+            Ok(()) => kept += 1,
+            Err(why) => wrong.push(format!("{name}: {why}")),
+        }
+    }
+    panic!("{kept} {wrong:#?}");
+}
+
+#[test]
+fn a_seed_is_the_same_to_the_byte() {
+    // PRF-11
+    for seed in 1..40 {
+        let (first, second) = (one(seed, None), one(seed, None));
+        assert_eq!(first.trace, second.trace, "seed {seed}");
+        assert_eq!(first, second, "seed {seed}");
+    }
+    assert_ne!(one(1, None).trace, one(2, None).trace);
+}
+
+#[test]
+fn a_store_that_is_broken_on_purpose_is_found_out() {
+    // PRF-11
+    let mut unseen = Vec::new();
+    for how in Break::ALL {
+        let Some(wrong) = many(1..1 + SEEDS, Some(how)).wrong else {
+            unseen.push(how);
+            continue;
+        };
+        println!("{}: seed {}: {}", how.about().1, wrong.seed, wrong.failures[0]);
+        assert_eq!(one(wrong.seed, Some(how)), wrong);
+    }
+    assert_eq!(unseen, []);
+}
