@@ -94,20 +94,19 @@ fn consequences(world: &World, key: &Key) -> Option<String> {
     let started = world.started();
     let of_key = started.iter().filter(|it| it.line.key == key.as_str());
     let times = of_key.filter(|it| it.has_happened(now)).count();
-    let ever = world.store.stored().rows.ever(key);
-    let allowed = 1 + allowances(&ever);
+    let stored = world.store.stored();
+    let lives = stored.rows.forgets.get(key).copied().unwrap_or(0);
+    let allowed = 1 + decisions(&stored.rows.ever(key)) + lives;
     (times > allowed).then(|| format!("{key} came about {times} times, and {allowed} were allowed"))
 }
 
-fn allowances(ever: &[HistoryRow]) -> usize {
-    let decided = |row: &HistoryRow| match &row.event {
+/// How often a person has said that it did not happen.
+fn decisions(ever: &[HistoryRow]) -> usize {
+    let decided = |row: &&HistoryRow| match &row.event {
         Event::Resolved(event) => event.decision == ProbeAnswer::NotExecuted,
         _ => false,
     };
-    let decisions = ever.iter().filter(|row| decided(row)).count();
-    // Each life of a key begins with a reservation that nothing has failed before.
-    let lives = ever.windows(2).filter(|two| two[1].revision != two[0].revision + 1).count();
-    decisions + lives
+    ever.iter().filter(decided).count()
 }
 
 /// What was told of an outcome is in the history, as what it was.

@@ -6,7 +6,7 @@ use ctrlrun::plan::effect::{Event, HistoryRow, Record};
 use ctrlrun::plan::key::Key;
 use ctrlrun::plan::time::Timestamp;
 use ctrlrun::store::upkeep::{AsRead, Gone, Whole};
-use ctrlrun::store::{Append, Ask, Captured, Cut, End, Found, Stream};
+use ctrlrun::store::{Append, Ask, Captured, Cut, End, Filter, Found, Shown, Sizes, Stream};
 
 /// All that is stored.
 #[derive(Debug, Clone, Default)]
@@ -15,6 +15,8 @@ pub struct Rows {
     pub of: BTreeMap<Key, OfKey>,
     /// Events of effects that were forgotten: what stood there stays known to the laws.
     pub forgotten: Vec<(Key, HistoryRow)>,
+    /// How often each was.
+    pub forgets: BTreeMap<Key, usize>,
 }
 
 /// What is stored of one key.
@@ -75,8 +77,12 @@ impl Rows {
         End::Landed
     }
 
-    pub fn whole(&self, now: Timestamp) -> Vec<Whole> {
-        let each = self.of.values().map(|of| Whole {
+    pub fn whole(&self, filter: &Filter, now: Timestamp) -> Vec<Whole> {
+        let lets = |of: &&OfKey| {
+            let there = filter.there_for.is_none_or(|age| of.record.created_at.plus(age) <= now);
+            filter.lets(&of.record) && there
+        };
+        let each = self.of.values().filter(lets).map(|of| Whole {
             record: of.record.clone(),
             now,
             history: of.history.clone(),
@@ -85,23 +91,55 @@ impl Rows {
         each.collect()
     }
 
+    /// Every record that `filter` lets through, as a listing shows it.
+    pub fn listed(&self, filter: &Filter, now: Timestamp) -> Vec<Shown> {
+        let fits = |of: &&OfKey| {
+            let record = &of.record;
+            filter.lets(record)
+                && filter.key.as_ref().is_none_or(|key| record.key == *key)
+                && (!filter.stuck || record.is_stuck(now))
+                && filter.older_than.is_none_or(|age| record.updated_at.plus(age) <= now)
+        };
+        let shown = |of: &OfKey| {
+            let attempt = of.record.attempt;
+            let sizes = |stream| {
+                let kept = of.outputs.get(&(attempt, number(stream)));
+                kept.map_or(Sizes::default(), |it| Sizes { bytes: it.bytes, truncated: !it.whole })
+            };
+            let began =
+                |row: &&HistoryRow| row.attempt == attempt && matches!(row.event, Event::Began(_));
+            Shown {
+                record: of.record.clone(),
+                now,
+                began: of.history.iter().rev().find(began).cloned(),
+                stdout: sizes(Stream::Stdout),
+                stderr: sizes(Stream::Stderr),
+            }
+        };
+        self.of.values().filter(fits).map(shown).collect()
+    }
+
     pub fn prune(&mut self, cut: &Cut) -> Gone {
         let mut gone = Gone::default();
         for asked in &cut.outputs {
             if self.stands(asked)
                 && let Some(of) = self.of.get_mut(&asked.key)
             {
-                for captured in of.outputs.values_mut() {
+                let there = |it: &&mut Captured| !it.head.is_empty() || !it.tail.is_empty();
+                let mut any = false;
+                for captured in of.outputs.values_mut().filter(there) {
                     (captured.head, captured.tail) = (Vec::new(), Vec::new());
-                    captured.whole = captured.bytes == 0;
+                    captured.whole = false;
+                    any = true;
                 }
-                gone.outputs += 1;
+                gone.outputs += u64::from(any);
             }
         }
         for asked in &cut.effects {
             if self.stands(asked)
                 && let Some(of) = self.of.remove(&asked.key)
             {
+                *self.forgets.entry(asked.key.clone()).or_default() += 1;
                 self.floor = self.floor.max(asked.largest());
                 self.forgotten.extend(of.history.into_iter().map(|row| (asked.key.clone(), row)));
                 gone.effects += 1;
@@ -120,6 +158,19 @@ impl Rows {
         let gone = self.forgotten.iter().filter(|(of, _)| of == key).map(|(_, row)| row);
         let there = self.of.get(key).into_iter().flat_map(|of| &of.history);
         gone.chain(there).cloned().collect()
+    }
+}
+
+/// What listings and walks have in common.
+trait Lets {
+    fn lets(&self, record: &Record) -> bool;
+}
+
+impl Lets for Filter {
+    fn lets(&self, record: &Record) -> bool {
+        (self.states.is_empty() || self.states.iter().any(|it| it == record.state.name()))
+            && record.key.as_str().starts_with(self.prefix.as_deref().unwrap_or_default())
+            && self.after.as_ref().is_none_or(|after| record.key > *after)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ctrlrun::plan::effect::HistoryRow;
 use ctrlrun::plan::key::Key;
 use ctrlrun::plan::time::Timestamp;
-use ctrlrun::store::upkeep::{Gone, Whole};
+use ctrlrun::store::upkeep::Gone;
 use ctrlrun::store::{
     Append, Ask, Captured, CouldNot, Cut, End, Filter, Flow, Found, Identity, Listed, Pruned,
     Reason, Runs, Stats, Store, Stream, Walked,
@@ -257,12 +257,19 @@ impl Store for SimStore {
         each: &mut dyn FnMut(Listed) -> Flow,
         within: Duration,
     ) -> Result<(), CouldNot> {
-        let _ = (filter, each, within);
-        Err(CouldNot {
-            reason: Reason::Unfit,
-            message: "nothing is listed here".to_owned(),
-            hint: None,
-        })
+        let how = self.request(within);
+        self.answer(how, within);
+        if how != How::Well {
+            return Err(why(how));
+        }
+        let now = self.now();
+        let all = self.stored().rows.listed(filter, now);
+        for shown in all {
+            if each(Listed::Record(Box::new(shown))) == Flow::Stop {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn history(&self, key: &Key, from: u64, _: Duration) -> Result<Vec<HistoryRow>, CouldNot> {
@@ -295,15 +302,8 @@ impl Store for SimStore {
             return Err(why(how));
         }
         let now = self.now();
-        let all: Vec<Whole> = self.stored().rows.whole(now);
-        let fits = |whole: &Whole| {
-            let state = whole.record.state.name();
-            let prefix = filter.prefix.as_deref().unwrap_or("");
-            (filter.states.is_empty() || filter.states.iter().any(|it| it == state))
-                && whole.record.key.as_str().starts_with(prefix)
-                && filter.after.as_ref().is_none_or(|after| whole.record.key > *after)
-        };
-        for whole in all.into_iter().filter(fits) {
+        let all = self.stored().rows.whole(filter, now);
+        for whole in all {
             if each(Walked::Effect(Box::new(whole))) == Flow::Stop {
                 break;
             }

@@ -161,11 +161,15 @@ impl Turns {
     }
 
     pub fn my_life(&self) -> Option<usize> {
-        self.inside().tasks[ME.get()].life
+        // A thread that is no task is nobody's.
+        self.inside().tasks.get(ME.get()).and_then(|task| task.life)
     }
 
     /// Lets so much time pass; the process may be killed, or stand still for longer.
     pub fn pass(&self, long: Duration) {
+        if ME.get() == usize::MAX {
+            return;
+        }
         let until = {
             let mut inside = self.inside();
             inside.befall(ME.get());
