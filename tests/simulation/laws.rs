@@ -141,7 +141,10 @@ fn kept(world: &World, told: &Told) -> Option<String> {
 
 fn stands_for(row: &HistoryRow, verdict: Verdict) -> bool {
     match (&row.event, verdict) {
-        (Event::LateOutcome(late), verdict) => late.word == verdict,
+        // What came late is told as the doubt that its record is in, or as the word that it was.
+        (Event::LateOutcome(late), verdict) => {
+            late.word == verdict || matches!(verdict, Verdict::Ambiguous { .. })
+        }
         (Event::Committed(_), Verdict::Committed) => true,
         (Event::Failed(failed), Verdict::Failed) => failed.by == FailedBy::OwnWord,
         (Event::Failed(failed), Verdict::NeverStarted) => failed.by == FailedBy::NeverStarted,

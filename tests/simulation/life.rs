@@ -107,6 +107,7 @@ fn live(world: &Arc<World>, name: String, host: usize, work: impl FnOnce(&Desk<'
     let life = world.turns.become_life(Life {
         name: name.clone(),
         host,
+        spool: world.spool(host).map(|spool| spool.dir().to_owned()),
         told_to_end_at: told_at.filter(|_| !world.is_calm()).map(|after| now + after),
         ..Life::default()
     });

@@ -55,19 +55,47 @@ pub fn one(seed: u64, breaks: Option<Break>) -> Came {
 
 impl Tally {
     fn add(&mut self, other: &Self) {
-        self.executions += other.executions;
-        self.kills += other.kills;
-        self.freezes += other.freezes;
-        self.faults += other.faults;
-        self.spooled += other.spooled;
-        self.delivered += other.delivered;
-        self.committed += other.committed;
-        self.failed += other.failed;
-        self.ambiguous += other.ambiguous;
-        self.second_executions += other.second_executions;
-        self.renewals += other.renewals;
-        self.late += other.late;
-        self.decisions += other.decisions;
-        self.forgotten += other.forgotten;
+        for (ours, (_, times)) in self.each().into_iter().zip(other.named()) {
+            *ours += times;
+        }
+    }
+
+    fn each(&mut self) -> [&mut u64; 14] {
+        [
+            &mut self.executions,
+            &mut self.kills,
+            &mut self.freezes,
+            &mut self.faults,
+            &mut self.spooled,
+            &mut self.delivered,
+            &mut self.committed,
+            &mut self.failed,
+            &mut self.ambiguous,
+            &mut self.second_executions,
+            &mut self.renewals,
+            &mut self.late,
+            &mut self.decisions,
+            &mut self.forgotten,
+        ]
+    }
+
+    /// Each of them, with its name.
+    pub fn named(&self) -> [(&'static str, u64); 14] {
+        [
+            ("executions", self.executions),
+            ("kills", self.kills),
+            ("freezes", self.freezes),
+            ("faults", self.faults),
+            ("spooled", self.spooled),
+            ("delivered", self.delivered),
+            ("committed", self.committed),
+            ("failed", self.failed),
+            ("ambiguous", self.ambiguous),
+            ("second executions", self.second_executions),
+            ("renewals", self.renewals),
+            ("late outcomes", self.late),
+            ("decisions", self.decisions),
+            ("forgotten", self.forgotten),
+        ]
     }
 }

@@ -75,6 +75,7 @@ impl SimStore {
     /// Draws how an exchange goes, and lets the time pass that the request takes.
     fn request(&self, within: Duration) -> How {
         let life = self.turns.my_life();
+        self.is_spooled();
         let most = micros(within);
         let (how, long) = {
             let away_until = self.stored().away_until;
@@ -136,6 +137,35 @@ impl SimStore {
         self.turns.pass(Duration::from_micros(long));
         self.land_what_is_due();
         how
+    }
+
+    /// Whoever tries once more to have an outcome recorded has it in the spool (EXE-24), unless another
+    /// process has delivered it meanwhile.
+    fn is_spooled(&self) {
+        let Some(life) = self.turns.my_life() else { return };
+        let (spool, not_taken, name) = {
+            let mut inside = self.turns.inside();
+            let life = &mut inside.lives[life];
+            (life.spool.clone(), life.not_taken.take(), life.name.clone())
+        };
+        let (Some(spool), Some(outcome)) = (spool, not_taken) else { return };
+        let store = self.identity.store_id.simple();
+        let file = spool.join(format!("{store}-{}.json", outcome.simple()));
+        let stored = self.stored();
+        let mut rows = stored.rows.of.values().flat_map(|of| &of.history);
+        let recorded = rows.any(|row| row.outcome_id.is_some_and(|it| it.0 == outcome));
+        if !recorded && !file.exists() {
+            self.turns.inside().fail(format!("{name} tries on, and what it knows is in no spool"));
+        }
+    }
+
+    /// Notes the outcome that an append could not bring.
+    fn was_not_taken(&self, append: &Append, end: &End) {
+        let outcome = append.history.iter().find_map(|row| row.outcome_id);
+        let failed = matches!(end, End::NotCommitted(_) | End::Unknown(_));
+        if let (Some(outcome), Some(life), true) = (outcome, self.turns.my_life(), failed) {
+            self.turns.inside().lives[life].not_taken = Some(outcome.0);
+        }
     }
 
     /// Lets the time pass that the answer takes; where there is none, all that its asker waits.
@@ -243,6 +273,7 @@ impl Store for SimStore {
             }
         };
         self.say(&format!("append {}: {}{}", named(append), told(&end), unseen(how)));
+        self.was_not_taken(append, &end);
         self.answer(how, within);
         end
     }

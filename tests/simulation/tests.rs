@@ -31,7 +31,9 @@ fn no_seed_breaks_a_guarantee() {
             wrong.trace, wrong.seed, wrong.seed, wrong.failures
         );
     }
-    println!("{seeds} seeds in {:.1} s: {:?}", began.elapsed().as_secs_f64(), found.tally);
+    println!("{seeds} seeds in {:.1} s: {:#?}", began.elapsed().as_secs_f64(), found.tally);
+    let never: Vec<_> = found.tally.named().into_iter().filter(|(_, times)| *times == 0).collect();
+    assert!(never.is_empty(), "this never came about: {never:?}");
 }
 
 /// Runs every check of the suite for stores that one thread can, on the simulated one.
@@ -64,8 +66,11 @@ fn a_seed_is_the_same_to_the_byte() {
 #[test]
 fn a_store_that_is_broken_on_purpose_is_found_out() {
     // PRF-11
+    // No number comes round again here (OPS-5), which is what a forgotten `write_id` lets through; and
+    // there are no runs of workflows.
+    const NOT_HERE: [Break; 2] = [Break::WriteIdIgnored, Break::DispatchIgnored];
     let mut unseen = Vec::new();
-    for how in Break::ALL {
+    for how in Break::ALL.into_iter().filter(|how| !NOT_HERE.contains(how)) {
         let Some(wrong) = many(1..1 + SEEDS, Some(how)).wrong else {
             unseen.push(how);
             continue;

@@ -5,8 +5,11 @@
 use std::cell::Cell;
 use std::fmt::{Display, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use uuid::Uuid;
 
 use crate::shape::Shape;
 use crate::verify::seed::Draws;
@@ -51,6 +54,10 @@ pub struct Life {
     pub told_to_end_at: Option<u64>,
     /// The task that runs beside, if there is or was one.
     pub beside: Option<usize>,
+    /// Where it may keep what the store does not take.
+    pub spool: Option<PathBuf>,
+    /// The outcome that the store did not take at the first try.
+    pub not_taken: Option<Uuid>,
     /// What has been done to it: the reasons that may explain a doubt.
     pub hits: Vec<&'static str>,
 }

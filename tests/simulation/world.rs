@@ -254,9 +254,19 @@ impl World {
         }
     }
 
-    /// A child starts: its begin is there to be seen, whatever comes (EXE-1).
+    /// A child starts: its begin is there to be seen, whatever comes (EXE-1), and its lease is live
+    /// (EXE-8), unless somebody has set the clock that it is counted on.
     pub fn has_begun(&self, line: &Line) {
         let key = Key::new(line.key.clone()).unwrap();
+        let now = self.store.now();
+        let stands = self.store.stored().rows.of.get(&key).map(|of| of.record.clone());
+        let live = stands.is_some_and(|record| {
+            let until = record.lease_expires_at();
+            record.attempt == line.attempt && until.is_some_and(|until| now < until)
+        });
+        if !live && self.shape().clock_jump == 0 {
+            self.fail(format!("{} was started without a live lease", line.attempt_id));
+        }
         let has = self
             .store
             .stored()
