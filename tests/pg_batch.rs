@@ -42,7 +42,7 @@ fn reserve(store: &dyn Store, key: &str) -> Append {
         exchange_max: LONG,
         outputs: Vec::new(),
     }
-    .machine();
+    .machine(&ctrlrun::drive::host::Here);
     let _ = machine.step(Input::Start, Moment(0));
     let found = store.load(&key, Ask::Nothing, LONG);
     let write_id = ctrlrun::drive::host::write_id();

@@ -20,6 +20,7 @@ pub fn show<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
                 away(lab, &lab.key("landed-unseen")?, faults, "committed")
             },
             back_in_time,
+            died_trying,
         ],
     )
 }
@@ -62,6 +63,33 @@ fn away<'a>(lab: &'a Lab<'a>, key: &Key, faults: &str, stands: &str) -> Result<(
     lab.demand(committed == 1, || format!("{key}: it is recorded {committed} times"));
     lab.count_round();
     lab.executions(key, 1)
+}
+
+/// The store is away at the first try to record it, and its holder dies before the second: it is in
+/// the spool by then.
+fn died_trying<'a>(lab: &'a Lab<'a>) -> Result<(), Halt> {
+    let key = lab.key("died-trying")?;
+    let spool = lab.directory.join(format!("spool-{}", lab.next_name()));
+    let mut job = lab.run(&key).rigged("append:3:fail;append:4:stop");
+    job.spool = Some(spool.clone());
+    let mut worker = job.start()?;
+    let halted = lab.until(|| worker.halted())?;
+    let spooled = files(&spool);
+    let killed = halted && worker.kill()?;
+    lab.window(format!("{key}: killed before the second try to record it"), killed);
+    if !killed {
+        return Ok(());
+    }
+    lab.count_kill();
+    lab.demand(spooled.len() == 1, || {
+        format!("{key}: {} outcomes were spooled before the second try", spooled.len())
+    });
+    let mut job = lab.run(&key);
+    job.spool = Some(spool.clone());
+    lab.ended(&key, &job.end()?, &[0])?;
+    lab.stands(&key, "committed")?;
+    lab.count_round();
+    lab.executions(&key, 1)
 }
 
 /// The store is away for a while.

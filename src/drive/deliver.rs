@@ -2,7 +2,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::handle::{Call, handle};
+use super::handle::{Call, handle_on};
+use super::host::{Here, Host};
 use super::spool::{Spool, Spooled};
 use crate::plan::effect::{Command, Recorded};
 use crate::plan::expect::StreamState;
@@ -37,10 +38,23 @@ pub fn deliver(
     within: Duration,
     exchange_max: Duration,
 ) -> Vec<Delivery> {
-    spool.read(true).into_iter().map(|file| one(store, spool, file, within, exchange_max)).collect()
+    deliver_on(&Here, store, spool, within, exchange_max)
+}
+
+/// As [`deliver`], on `host`.
+pub fn deliver_on(
+    host: &dyn Host,
+    store: &dyn Store,
+    spool: &Spool,
+    within: Duration,
+    exchange_max: Duration,
+) -> Vec<Delivery> {
+    let files = spool.read(true).into_iter();
+    files.map(|file| one(host, store, spool, file, within, exchange_max)).collect()
 }
 
 fn one(
+    host: &dyn Host,
     store: &dyn Store,
     spool: &Spool,
     file: Spooled,
@@ -54,7 +68,8 @@ fn one(
     let key = undelivered.key.clone();
     let outcome_id = undelivered.settle.outcome_id;
     let may_have_happened = undelivered.settle.verdict.may_have_happened();
-    let done = handle(
+    let done = handle_on(
+        host,
         store,
         Call {
             key: key.clone(),

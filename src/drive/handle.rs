@@ -1,8 +1,8 @@
 //! Performs the steps of one command to one effect on a real store (CMT-1).
 use std::time::Duration;
 
-use super::host;
-use crate::plan::effect::Command;
+use super::host::{Here, Host, drawn_up_to};
+use crate::plan::effect::{Command, WriteId};
 use crate::plan::expect::StreamState;
 use crate::plan::key::Key;
 use crate::plan::protocol::{Done, Handle, Input, Kept, Step};
@@ -30,25 +30,30 @@ pub struct Call {
 }
 
 impl Call {
-    /// The machine of this call, with its one budget counted from now.
+    /// The machine of this call, with its one budget counted from `host`'s now.
     #[must_use]
-    pub fn machine(self) -> Handle {
-        let budget = Budget::new(TRIES_MAX, host::now().plus(self.within), self.exchange_max);
+    pub fn machine(self, host: &dyn Host) -> Handle {
+        let budget = Budget::new(TRIES_MAX, host.now().plus(self.within), self.exchange_max);
         Handle::new(self.key, self.command, self.expect, budget).with_outputs(self.outputs)
     }
 }
 
 /// Performs `call` on `store` to its end.
 pub fn handle(store: &dyn Store, call: Call) -> Done {
-    drive(store, &mut call.machine())
+    handle_on(&Here, store, call)
+}
+
+/// As [`handle`], on `host`.
+pub fn handle_on(host: &dyn Host, store: &dyn Store, call: Call) -> Done {
+    drive(host, store, &mut call.machine(host))
 }
 
 /// Performs the steps of `machine` on `store` to its end.
-pub fn drive(store: &dyn Store, machine: &mut Handle) -> Done {
+pub fn drive(host: &dyn Host, store: &dyn Store, machine: &mut Handle) -> Done {
     let mut input = Input::Start;
     loop {
-        let step = machine.step(input, host::now());
-        match perform(store, machine.key(), step) {
+        let step = machine.step(input, host.now());
+        match perform(host, store, machine.key(), step) {
             Performed::Answer(answer) => input = *answer,
             Performed::Over(done) => return done,
         }
@@ -65,14 +70,16 @@ pub enum Performed {
 }
 
 /// Performs one step of a machine on `key`.
-pub fn perform(store: &dyn Store, key: &Key, step: Step) -> Performed {
+pub fn perform(host: &dyn Host, store: &dyn Store, key: &Key, step: Step) -> Performed {
     Performed::Answer(Box::new(match step {
-        Step::Load { ask, within } => Input::Loaded(store.load(key, ask, within), host::write_id()),
-        Step::Draw => Input::Drawn(host::write_id()),
+        Step::Load { ask, within } => {
+            Input::Loaded(store.load(key, ask, within), WriteId(host.draw()))
+        }
+        Step::Draw => Input::Drawn(WriteId(host.draw())),
         Step::Append { append, within } => Input::Ended(store.append(&append, within)),
         Step::Reread { ask, within } => Input::Reread(store.reread(key, ask, within)),
         Step::Pause(most) => {
-            std::thread::sleep(host::up_to(most));
+            host.sleep(drawn_up_to(host.draw(), most));
             Input::Paused
         }
         Step::Done(done) => return Performed::Over(done),

@@ -2,16 +2,10 @@
 //! FAILED (EXE-21, EXE-22). [`Again`] decides; this waits, and looks for signals meanwhile.
 use std::time::Duration;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::Signal;
-
-use super::host;
 use super::run::{Command, Ran, Tools, attempt};
-use crate::exec::Signals;
 use crate::plan::again::{Again, Next};
 use crate::plan::attempt::Order;
 use crate::plan::expect::StreamState;
-use std::os::fd::AsFd;
 
 /// What is told between two attempts.
 #[derive(Debug)]
@@ -45,7 +39,7 @@ pub fn persist(
     let mut told_waiting = false;
     loop {
         let ran = attempt(order(expect), command, tools);
-        let pause = match again.next(&ran.report, host::now()) {
+        let pause = match again.next(&ran.report, tools.host.now()) {
             Next::Stop => return Persisted::Ended(Box::new(ran)),
             Next::LookAgain(pause) => {
                 if !std::mem::replace(&mut told_waiting, true) {
@@ -59,36 +53,8 @@ pub fn persist(
                 after
             }
         };
-        if let Some(signal) = pause_for(pause, tools.signals) {
+        if let Some(signal) = tools.host.pause(pause, tools.signals) {
             return Persisted::Interrupted(Box::new(ran), signal);
         }
     }
-}
-
-/// Waits, unless a signal that ends a process comes: that one. Others stay for the child.
-fn pause_for(pause: Duration, signals: Option<&Signals>) -> Option<i32> {
-    let until = host::now().plus(pause);
-    loop {
-        if let Some(signal) = signals.and_then(ending) {
-            return Some(signal);
-        }
-        let left = until.from_now(host::now());
-        if left.is_zero() {
-            return None;
-        }
-        // Rounded up: a wait that ends too early would spin for the last millisecond.
-        let left = left.saturating_add(Duration::from_micros(999));
-        let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        let mut fds: Vec<PollFd<'_>> =
-            signals.iter().map(|signals| PollFd::new(signals.as_fd(), PollFlags::POLLIN)).collect();
-        // An interrupted poll is only a reason to look again.
-        let _ = poll(&mut fds, left);
-    }
-}
-
-/// A signal that ends a process and is not dealt with yet.
-pub(super) fn ending(signals: &Signals) -> Option<i32> {
-    const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
-    let pending = signals.pending();
-    pending.into_iter().find(|number| ENDING.iter().any(|signal| *signal as i32 == *number))
 }

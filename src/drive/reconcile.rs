@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use super::handle::{Call, handle};
-use super::persist::ending;
+use super::host::ending;
 use crate::exec::{
     Captured, Child, ChildEnd, CommandLine, Exit, Output, Signals, Sink, Stdin, Waited,
 };

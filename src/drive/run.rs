@@ -11,13 +11,12 @@ use std::thread::{Scope, ScopedJoinHandle, scope};
 use std::time::Duration;
 
 use super::handle::{Performed, drive, perform};
-use super::host;
+use super::host::{Host, Process};
 use super::journal::Journal;
-use super::persist::ending;
 use super::spool::Spool;
 use crate::exec::{
-    self, Child, ChildEnd, CommandLine, NotStarted, NotStartedKind, OutcomeFile, OutcomeRead,
-    Output, Signals, Sink, Stdin, Waited,
+    self, ChildEnd, CommandLine, NotStarted, NotStartedKind, OutcomeFile, OutcomeRead, Output,
+    Signals, Sink, Stdin, Waited,
 };
 use crate::plan::attempt::{Attempt, Came, Do, Order, Report, Undelivered};
 use crate::plan::effect::{Answer, Event, Holder, Record};
@@ -52,6 +51,8 @@ pub struct Command {
 /// What an attempt is performed with.
 #[derive(Clone, Copy)]
 pub struct Tools<'a> {
+    /// The machine that it runs on.
+    pub host: &'a dyn Host,
     /// The store.
     pub store: &'a dyn Store,
     /// Where outcomes go that it cannot take.
@@ -85,7 +86,7 @@ pub struct Ran {
 
 /// Performs one attempt to its end.
 pub fn attempt(order: Order, command: &Command, tools: Tools<'_>) -> Ran {
-    let machine = Attempt::new(order, host::now());
+    let machine = Attempt::new(order, tools.host.now());
     scope(|scope| {
         Performer {
             scope,
@@ -114,7 +115,7 @@ struct Performer<'scope, 'env> {
     tools: Tools<'env>,
     command: &'env Command,
     machine: Attempt,
-    child: Option<Child>,
+    child: Option<Box<dyn Process>>,
     said: Option<OutcomeFile>,
     renewal: Option<Renewal<'scope>>,
     /// The child's end, waiting until the renewal that was under way has been handed over.
@@ -147,7 +148,7 @@ impl Performer<'_, '_> {
         let mut came = Came::Call;
         loop {
             self.tell_if_lost(&came);
-            came = match self.machine.step(came, host::now()) {
+            came = match self.machine.step(came, self.tools.host.now()) {
                 Do::Store(step) if self.must_go_on(&step) => self.store(step),
                 // With the outcome in the spool nobody has to wait for the store any longer than
                 // they want to.
@@ -197,7 +198,7 @@ impl Performer<'_, '_> {
     /// Whether a step is performed: all are, but for a pause between two tries to record the outcome
     /// of a child that has ended, once this process is told to end.
     fn must_go_on(&self, step: &Step) -> bool {
-        let told = || self.tools.signals.is_some_and(|signals| ending(signals).is_some());
+        let told = || self.tools.host.told_to_end(self.tools.signals).is_some();
         // Without the file nothing but this process knows the outcome: every pause is waited out.
         !(matches!(step, Step::Pause(_)) && self.is_kept && self.end.is_some() && told())
     }
@@ -209,7 +210,7 @@ impl Performer<'_, '_> {
             stop::here(before, scratch);
         }
         let key = self.machine.key();
-        let answer = match perform(self.tools.store, key, step) {
+        let answer = match perform(self.tools.host, self.tools.store, key, step) {
             Performed::Answer(answer) => answer,
             // The attempt never hands out the last step of a write.
             Performed::Over(_) => Box::new(Input::Paused),
@@ -240,14 +241,14 @@ impl Performer<'_, '_> {
         let line = self.line(holder, proven_failures, not_after, &said);
         stop::here(Point::AfterBegin, self.tools.store.identity().scratch);
         // As late as can be: between this and the child there is only the spawn itself (EXE-8).
-        if host::now() >= not_after {
+        if self.tools.host.now() >= not_after {
             return Came::TooLate;
         }
-        match Child::spawn(line, self.tools.signals) {
+        match self.tools.host.spawn(line, self.tools.signals) {
             Ok(child) => {
                 self.child = Some(child);
                 self.said = Some(said);
-                self.rests_at = Some(host::now().plus(REST_AFTER));
+                self.rests_at = Some(self.tools.host.now().plus(REST_AFTER));
                 stop::here(Point::Running, self.tools.store.identity().scratch);
                 Came::Started
             }
@@ -310,7 +311,7 @@ impl Performer<'_, '_> {
             },
             timeout: self.command.timeout,
             kill_after: self.command.kill_after,
-            // The same clock as ours: see `host::now`.
+            // The same clock as ours: see `Host::now`.
             not_after: Some(Duration::from_micros(not_after.0)),
         }
     }
@@ -325,7 +326,7 @@ impl Performer<'_, '_> {
         // The renewal has the store while it is at work.
         let rests_at = self.rests_at.filter(|at| self.renewal.is_none() && *at < until);
         let wake = self.renewal.as_ref().map(|renewal| renewal.ended.as_fd());
-        let now = host::now();
+        let now = self.tools.host.now();
         match child.wait(Some(rests_at.unwrap_or(until).from_now(now)), wake) {
             Waited::TimeReached if rests_at.is_some() => {
                 self.tools.store.rest();
@@ -358,25 +359,26 @@ impl Performer<'_, '_> {
     }
 
     fn renew(&mut self, mut write: Handle) -> Came {
-        let store = self.tools.store;
+        let Tools { host, store, .. } = self.tools;
         let Ok((ended, ends)) = pipe() else {
             // Without a pipe to be woken by it is done here; the child's output waits for it.
-            return Came::Renewed(drive(store, &mut write));
+            return Came::Renewed(drive(host, store, &mut write));
         };
-        let thread = self.scope.spawn(move || {
-            let done = drive(store, &mut write);
+        let work = Box::new(move || {
+            let done = drive(host, store, &mut write);
             drop::<PipeWriter>(ends);
             done
         });
+        let thread = host.beside(self.scope, work);
         self.renewal = Some(Renewal { thread, ended });
         Came::UnderWay
     }
 
     fn join_renewal(&mut self) -> Option<Came> {
         let renewal = self.renewal.take()?;
-        match renewal.thread.join() {
+        match self.tools.host.join(renewal.thread) {
             Ok(done) => {
-                self.rests_at = Some(host::now().plus(REST_AFTER));
+                self.rests_at = Some(self.tools.host.now().plus(REST_AFTER));
                 Some(Came::Renewed(done))
             }
             Err(panic) => std::panic::resume_unwind(panic),

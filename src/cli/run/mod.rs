@@ -159,6 +159,7 @@ fn try_go(args: &mut RunArgs, global: &Global, report: &mut Report) -> Result<En
         global.note(&tell::trying(&asked, undelivered, spooled));
     };
     let tools = Tools {
+        host: &host::Here,
         store: opened.store.as_ref(),
         spool: spool.as_ref(),
         journal: journal.as_ref(),

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::coordinator::Coordinator;
 use crate::drive::handle::{Call, handle};
-use crate::drive::host;
+use crate::drive::host::{self, Here};
 use crate::drive::journal::Journal;
 use crate::drive::run::{Command, Ran, Tools, attempt};
 use crate::drive::spool::Spool;
@@ -94,6 +94,7 @@ pub fn perform(
     };
     let command = command(&spec, &filled, settings);
     let tools = Tools {
+        host: &Here,
         store: of.store,
         spool,
         journal: settings.journal.as_ref(),
