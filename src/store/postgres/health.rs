@@ -1,12 +1,10 @@
 //! Whether a server and a store on it may be used: asked once, at open, in one round trip (PGS-7).
-use std::time::SystemTime;
-
-use data_encoding::HEXLOWER;
 use uuid::Uuid;
 
 use super::cells::Cells;
 use super::error::{Fault, code};
 use super::link::Link;
+use super::said::Said;
 use super::schema::{self, Names};
 use super::transaction::Deadline;
 use crate::plan::time::Timestamp;
@@ -60,6 +58,13 @@ impl Origin {
         Ok(system.zip(timeline).map(|(system, timeline)| Self { system, timeline }))
     }
 
+    /// The same, of an answer in texts.
+    fn said(said: &mut Said<'_>) -> Result<Option<Self>, Malformed> {
+        let system = said.number_or_null("system_identifier")?;
+        let timeline = said.or_null("timeline")?.map(str::to_owned);
+        Ok(system.zip(timeline).map(|(system, timeline)| Self { system, timeline }))
+    }
+
     /// Asks for it.
     ///
     /// # Errors
@@ -94,8 +99,13 @@ const SERVER: &str = "pg_catalog.current_setting('server_encoding'), \
 /// known, in the way that costs least: what a role may not do is found by the first write, which asks
 /// for all of its rights; and a table that could be published is there and is logged. Where one could
 /// not, [`TABLES`] tells why.
-const STORE: &str = "s.schema_version, s.store_id, s.scratch, s.attempt_floor, \
-     pg_catalog.clock_timestamp()";
+///
+/// It is asked as texts: a statement without parameters costs either side least so. What would look
+/// different under another `bytea_output` is encoded, but for [`SINCE`], which is only ever compared
+/// with what a write is told, as a text again.
+const STORE: &str = "s.schema_version, pg_catalog.encode(s.store_id, 'hex'), s.scratch, \
+     s.attempt_floor, \
+     pg_catalog.encode(pg_catalog.timestamptz_send(pg_catalog.clock_timestamp()), 'hex')";
 
 /// How many of the tables beside `store` are there, and which of all are not logged.
 const TABLES: &str = "SELECT pg_catalog.num_nonnulls(:tables), \
@@ -126,9 +136,9 @@ pub fn examine(
 /// # Errors
 /// The link's; what is unfit, with the mend.
 pub fn examine_server(link: &Link, names: &Names, deadline: Deadline) -> Result<(), Fault> {
-    let rows = link.query(&format!("SELECT {SERVER}"), &[], deadline.left())?;
-    let row = rows.first().ok_or_else(|| Malformed::new("fsync", "no answer"))?;
-    server(&mut Cells::new(row, 0), names, true)
+    let answer = link.simple(&format!("SELECT {SERVER}"), deadline.left())?;
+    let mut said = Said::first(&answer).ok_or_else(|| Malformed::new("fsync", "no answer"))?;
+    server(&mut said, names, true)
 }
 
 fn ask(
@@ -147,38 +157,39 @@ fn ask(
         fine.join(" AND "),
         names.quoted()
     );
-    let rows = link.query(&sql, &[], deadline.left())?;
-    let Some(row) = rows.first() else {
+    let answer = link.simple(&sql, deadline.left())?;
+    let Some(mut said) = Said::first(&answer) else {
         return Err(Malformed::new("store_id", "the store has lost its row").into());
     };
-    let mut cells = Cells::new(row, 0);
-    server(&mut cells, names, writes)?;
-    let origin = Origin::read(&mut cells)?;
-    let since: &[u8] = cells.get("since")?;
-    // As a statement without parameters has it answered.
-    let since = format!("\\x{}", HEXLOWER.encode(since));
-    let schema_version = cells.get("schema_version")?;
+    server(&mut said, names, writes)?;
+    let origin = Origin::said(&mut said)?;
+    let since = said.text("since")?.to_owned();
+    let schema_version = said.number("schema_version")?;
     schema::check(schema_version, names)?;
     let health = Health {
         schema_version,
-        store_id: cells.id("store_id")?,
-        scratch: cells.get("scratch")?,
+        store_id: Uuid::from_bytes(said.hex("store_id")?),
+        scratch: said.flag("scratch")?,
         home: origin.map(|origin| Home { origin, since }),
         glimpse: Glimpse {
-            attempt_floor: natural("attempt_floor", cells.get("attempt_floor")?)?,
-            now: now(cells.get("now")?)?,
+            attempt_floor: natural("attempt_floor", said.number("attempt_floor")?)?,
+            now: now(said.hex("now")?)?,
         },
     };
-    if cells.or_null("tables")? != Some(true) {
+    // Null where a table is not there.
+    if said.or_null("tables")? != Some("t") {
         tables(link, names, deadline)?;
     }
     Ok(health)
 }
 
-fn now(said: SystemTime) -> Result<Timestamp, Malformed> {
-    let since = said.duration_since(SystemTime::UNIX_EPOCH).ok();
-    let micros = since.and_then(|since| i64::try_from(since.as_micros()).ok());
-    micros.map(Timestamp).ok_or_else(|| Malformed::new("now", "the server's clock is before 1970"))
+/// Microseconds from 1970 to 2000, from where the server counts.
+const SERVERS_EPOCH: i64 = 946_684_800_000_000;
+
+fn now(sent: [u8; 8]) -> Result<Timestamp, Malformed> {
+    let micros = i64::from_be_bytes(sent).checked_add(SERVERS_EPOCH);
+    let micros = micros.filter(|micros| *micros >= 0).map(Timestamp);
+    micros.ok_or_else(|| Malformed::new("now", "the server's clock is before 1970"))
 }
 
 /// What is wrong with the tables, if anything is.
@@ -204,11 +215,11 @@ fn tables(link: &Link, names: &Names, deadline: Deadline) -> Result<(), Fault> {
     Ok(())
 }
 
-fn server(cells: &mut Cells<'_>, names: &Names, writes: bool) -> Result<(), Fault> {
-    let encoding: &str = cells.get("server_encoding")?;
-    let fsync: &str = cells.get("fsync")?;
-    let standby: bool = cells.get("pg_is_in_recovery")?;
-    let read_only: &str = cells.get("transaction_read_only")?;
+fn server(said: &mut Said<'_>, names: &Names, writes: bool) -> Result<(), Fault> {
+    let encoding = said.text("server_encoding")?;
+    let fsync = said.text("fsync")?;
+    let standby = said.flag("pg_is_in_recovery")?;
+    let read_only = said.text("transaction_read_only")?;
     if encoding != "UTF8" {
         let what = format!("the database's encoding is {encoding}, and keys are UTF-8");
         let mend = "use another database: CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0";

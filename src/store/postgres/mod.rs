@@ -19,7 +19,7 @@
 //! | `transaction` | how a transaction of ours begins and ends |
 //! | `write`, `group` | one conditional write, and many together |
 //! | [`literal`] | values in the text of a statement |
-//! | `read`, `list`, `cells` | what is read |
+//! | `read`, `list`, `cells`, `said` | what is read |
 //! | `upkeep` | walking over all of it, letting go of what is old |
 //! | `runs` | workflow runs |
 //! | `doctor`, `probe` | what the server is like, and what it does in an experiment |
@@ -46,6 +46,7 @@ mod probe;
 mod read;
 pub mod refusal;
 mod runs;
+mod said;
 mod schema;
 pub mod secret;
 pub mod service;
