@@ -33,7 +33,7 @@ pub trait Host: Sync {
     }
 
     /// Sleeps.
-    fn sleep(&self, long: Duration) {
+    fn idle(&self, long: Duration) {
         std::thread::sleep(long);
     }
 

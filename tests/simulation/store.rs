@@ -49,7 +49,7 @@ enum How {
 impl SimStore {
     pub fn new(turns: Arc<Turns>, store_id: Uuid) -> Self {
         let place = "simulated".to_owned();
-        let identity = Identity { store_id, schema_version: 2, scratch: false, place };
+        let identity = Identity { store_id, schema_version: 1, scratch: false, place };
         Self { turns, stored: Mutex::default(), identity }
     }
 

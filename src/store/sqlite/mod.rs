@@ -234,10 +234,6 @@ impl Sqlite {
         if self.site.read_only {
             return End::NotCommitted(self.site.for_reading());
         }
-        // A write to a file that lost its place would be found by nobody (STO-9).
-        if let Err(error) = self.site.still() {
-            return End::NotCommitted(error);
-        }
         let deadline = session.deadline.clone();
         let mut opening = match session.connection.take() {
             Some(opening) => opening,
@@ -246,12 +242,11 @@ impl Sqlite {
                 Err(fault) => return End::NotCommitted(self.could_not(fault)),
             },
         };
-        // Nor would one to a log that others do not see.
-        if let Err(error) = self.site.has_its_log(&mut opening) {
-            session.connection = Some(opening);
-            return End::NotCommitted(error);
-        }
-        let tried = attempt(&opening.connection, &deadline);
+        // A write to a file or a log that lost its place would be found by nobody (STO-9).
+        let tried = match self.site.has_its_place(&mut opening) {
+            Ok(()) => attempt(&opening.connection, &deadline),
+            Err(error) => Try::NotCommitted(Fault::Known(error)),
+        };
         if opening.connection.is_autocommit() {
             session.connection = Some(opening);
         }

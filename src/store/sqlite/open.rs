@@ -259,11 +259,12 @@ impl Site {
         place::still(&self.path, self.opened, &self.place)
     }
 
-    /// Whether the log that `opening` writes to is still the one that others find (STO-9).
+    /// Whether the file, and the log that `opening` writes to, are still those that others find (STO-9).
     ///
     /// # Errors
     /// [`Reason::Moved`].
-    pub fn has_its_log(&self, opening: &mut Opening) -> Result<(), CouldNot> {
+    pub fn has_its_place(&self, opening: &mut Opening) -> Result<(), CouldNot> {
+        self.still()?;
         let now = self.log()?;
         if opening.log.is_none() {
             // A database that has just been given a log has it from the next transaction on.
