@@ -1,5 +1,6 @@
-//! The least program that keeps `ctrlrun run`'s durable promise on a server: it connects once, makes
-//! the same checks of server and store, the same three transactions with the same flushes (BEGIN with
+//! The least program that keeps `ctrlrun run`'s durable promise on a server: it connects once, as the
+//! URL says (without an `sslmode` in it a server is asked for TLS first), makes the same checks of server
+//! and store, the same three transactions with the same flushes (BEGIN with
 //! the write, then COMMIT alone), and in between starts a command and waits for it.
 //!
 //! It loads nothing, decides nothing, renews nothing and captures nothing. What `ctrlrun run` costs
@@ -11,9 +12,10 @@ use std::process::{Command, ExitCode};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use data_encoding::HEXLOWER;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
-use tokio_postgres::config::{Config, Host};
+use tokio_postgres::config::{Config, Host, SslMode};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// Microseconds: the leases of a reserve and of a begin (EXE-7).
@@ -114,8 +116,14 @@ fn open(runtime: &Runtime, url: &str) -> Result<Client, Box<dyn Error>> {
         else {
             return Err("postgres://USER@ADDRESS:PORT/DATABASE".into());
         };
-        let stream = TcpStream::connect((host.as_str(), *port)).await?;
+        let mut stream = TcpStream::connect((host.as_str(), *port)).await?;
         stream.set_nodelay(true)?;
+        if config.get_ssl_mode() == SslMode::Prefer {
+            stream.write_all(&[0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f]).await?;
+            if stream.read_u8().await? != b'N' {
+                return Err("the server does TLS, and this program does not".into());
+            }
+        }
         let (client, connection) = config.connect_raw(stream, NoTls).await?;
         drop(tokio::spawn(connection));
         let answer = client.simple_query(EXAMINE).await?;

@@ -72,11 +72,12 @@ pub fn work(args: &WorkArgs, global: &Global) -> Result<Exit, CliError> {
     let only = args.only.as_deref().map(|id| super::run_id(id, Deed::Run)).transpose()?;
     let opened = for_writing(global, Deed::Run)?;
     let of = Driving { only: only.as_ref(), to_the_end: false, until_idle: args.until_idle };
-    let (_, counters, told) = drive(&opened, &args.jobs, of, global)?;
+    let (ended, counters, _) = drive(&opened, &args.jobs, of, global)?;
     summary(&counters, global)?;
-    match told {
+    match ended {
+        Ended::Refused(error) => Err(opened.could_not(&error)),
         // To be told to end is how a worker ends.
-        Some(_) | None => Ok(Exit::OK),
+        Ended::Stopped | Ended::Idle | Ended::Run(_) | Ended::NoRun => Ok(Exit::OK),
     }
 }
 
@@ -97,6 +98,7 @@ pub fn to_the_end(
     match ended {
         Ended::Run(run) => end(opened, &run, again, global),
         Ended::NoRun => Err(no_such_run(&run.id, &opened.place)),
+        Ended::Refused(error) => Err(opened.could_not(&error)),
         Ended::Stopped | Ended::Idle => {
             let id = clean(run.id.as_str());
             say(&format!("{id}: stopped here, what ran is recorded; the run is not over"));

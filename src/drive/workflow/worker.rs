@@ -21,7 +21,7 @@ use crate::plan::workflow::pace::Pace;
 use crate::plan::workflow::write::{Aim, Done, Keep};
 use crate::plan::workflow::{Claim, Dispatch, NodeState, Run, RunId, Status};
 use crate::store::runs::Take;
-use crate::store::{CouldNot, Store};
+use crate::store::{CouldNot, Reason, Store};
 
 /// How often, and for how long at a time, the store is asked for work where there is none.
 const POLL_FIRST: Duration = Duration::from_millis(5);
@@ -95,6 +95,9 @@ pub enum Ended {
     NoRun,
     /// There was nothing to do.
     Idle,
+    /// The store hands out no work to us, and will not by being asked again: it is of another version,
+    /// we lack a right, or it is gone (STO-4).
+    Refused(CouldNot),
 }
 
 struct Shared {
@@ -280,7 +283,7 @@ impl Hand<'_> {
         let take = Take { only: self.of.only, limit: 1, claim, hold: self.of.hold };
         let woken = match coordinator.store.runs().claim_wakeups(&take, coordinator.within) {
             Ok(claimed) => claimed,
-            Err(error) => return self.could_not(None, &error),
+            Err(error) => return self.not_asked(error),
         };
         if !woken.taken.is_empty() {
             for woken in &woken.taken {
@@ -295,7 +298,7 @@ impl Hand<'_> {
         let dispatches = match coordinator.store.runs().claim_dispatches(&take, coordinator.within)
         {
             Ok(claimed) => claimed,
-            Err(error) => return self.could_not(None, &error),
+            Err(error) => return self.not_asked(error),
         };
         if let Some(dispatch) = dispatches.taken.into_iter().next() {
             let until = dispatches.now.plus(self.of.hold);
@@ -318,6 +321,15 @@ impl Hand<'_> {
     fn could_not(&self, run: Option<&RunId>, error: &CouldNot) -> Asked {
         (self.of.tell)(&Told::CouldNot(run, error));
         Asked::Nothing(None)
+    }
+
+    /// The queue could not be asked. A store that is away, or busy, comes back; one that refuses us
+    /// does not.
+    fn not_asked(&self, error: CouldNot) -> Asked {
+        if matches!(error.reason, Reason::Unfit | Reason::Denied | Reason::Missing) {
+            return Asked::End(Ended::Refused(error));
+        }
+        self.could_not(None, &error)
     }
 
     /// Now and then: the watchdog, and what the store would not take before.
