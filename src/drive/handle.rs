@@ -79,7 +79,7 @@ pub fn perform(host: &dyn Host, store: &dyn Store, key: &Key, step: Step) -> Per
         Step::Append { append, within } => Input::Ended(store.append(&append, within)),
         Step::Reread { ask, within } => Input::Reread(store.reread(key, ask, within)),
         Step::Pause(most) => {
-            host.sleep(drawn_up_to(host.draw(), most));
+            host.idle(drawn_up_to(host.draw(), most));
             Input::Paused
         }
         Step::Done(done) => return Performed::Over(done),

@@ -32,8 +32,8 @@ pub trait Host: Sync {
         draw()
     }
 
-    /// Sleeps.
-    fn sleep(&self, long: Duration) {
+    /// Does nothing for so long.
+    fn idle(&self, long: Duration) {
         std::thread::sleep(long);
     }
 

@@ -119,7 +119,9 @@ fn kept(world: &World, told: &Told) -> Option<String> {
             // A late word that leaves a doubt is two events of one write.
             let writes: BTreeSet<_> = of_outcome().map(|row| row.write_id.0).collect();
             let times = writes.len();
-            if times != 1 {
+            // Whoever comes with it after the key was forgotten is not known again.
+            let most = 1 + world.store.stored().rows.forgets.get(key).copied().unwrap_or(0);
+            if times == 0 || times > most {
                 return Some(format!("what {label} told of {key} is recorded {times} times"));
             }
             let is = of_outcome().any(|row| stands_for(row, *verdict));

@@ -37,7 +37,7 @@ impl Host for Machine {
         Builder::from_random_bytes(bytes.to_be_bytes()).into_uuid()
     }
 
-    fn sleep(&self, long: Duration) {
+    fn idle(&self, long: Duration) {
         self.world.turns.pass(long);
     }
 
