@@ -32,7 +32,7 @@ pub trait Host: Sync {
         draw()
     }
 
-    /// Sleeps.
+    /// Does nothing for so long.
     fn idle(&self, long: Duration) {
         std::thread::sleep(long);
     }

@@ -15,7 +15,7 @@ use ctrlrun::drive::spool::Spool;
 use ctrlrun::plan::again::Again;
 use ctrlrun::plan::attempt::{NotRecorded, Order, Outcome, Undelivered};
 use ctrlrun::plan::effect::{
-    self, Answer, Labels, OutcomeId, Probe, ProbeAnswer, RanOn, Record, Request, Resolve, State,
+    self, Answer, Labels, OutcomeId, Probe, ProbeAnswer, RanOn, Record, Refusal, Request, Resolve, State,
     Verdict,
 };
 use ctrlrun::plan::expect::StreamState;
@@ -291,6 +291,13 @@ impl Desk<'_> {
             }
         };
         self.world.say(&format!("{label} of {key} is over: {what:?} {brief}"));
+        // Whoever is refused is refused by another (CMT-10).
+        let own = |record: &Record| record.attempt_id == *label;
+        if report.result == Outcome::Refused(Refusal::InProgress)
+            && report.record.as_ref().is_some_and(own)
+        {
+            self.world.fail(format!("{label} was refused by its own reservation"));
+        }
         let told = Told { label: label.clone(), key: key.clone(), outcome: *outcome, what };
         let lines = self.world.started().iter().filter(|it| it.line.attempt_id == *label).count();
         if lines != usize::from(report.ran) {
