@@ -228,6 +228,9 @@ impl Scratch for PostgresScratch {
         let away = "postgres://nobody@127.0.0.1:1/none?sslmode=disable".to_owned();
         let mut all =
             vec![sick("missing", self.beside("missing"), &[78]), sick("out of reach", away, &[69])];
+        // This may be asked more than once, and what is newer by now cannot be made again.
+        let gone = format!("DROP SCHEMA IF EXISTS {}_newer CASCADE", self.schema);
+        self.link()?.batch(&gone, WITHIN).map_err(text)?;
         let newer = self.another("newer")?;
         let raised =
             format!("UPDATE {}_newer.store SET schema_version = schema_version + 1", self.schema);

@@ -144,6 +144,13 @@ impl Scratch for SqliteScratch {
         fs::write(&foreign, "no database").map_err(text)?;
         all.push(sick("no store of ours", foreign, &[78]));
 
+        // This may be asked more than once, and what is newer by now cannot be made again.
+        for name in ["newer.db", "newer.db-wal", "newer.db-shm"] {
+            match fs::remove_file(self.directory.path().join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(text(error)),
+                Ok(()) | Err(_) => {}
+            }
+        }
         let newer = self.another("newer.db")?;
         connect(&newer)?
             .execute("UPDATE store SET schema_version=schema_version+1", [])
