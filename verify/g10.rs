@@ -103,7 +103,11 @@ fn status(ended: &Ended) -> i32 {
 
 /// The job with a command that, told to end, ends with this code.
 fn trapping<'a>(job: Job<'a>, code: &str) -> Result<Job<'a>, Halt> {
-    let line = format!("trap 'exit {code}' TERM; \"$@\"; while kill -0 $PPID; do sleep 0.02; done");
+    // A shell whose parent is gone before it looks takes another for it, which does not end: so it counts.
+    let line = format!(
+        "trap 'exit {code}' TERM; \"$@\"; n=0; \
+         while kill -0 $PPID && [ $n -lt 1000 ]; do sleep 0.02; n=$((n+1)); done"
+    );
     let executor = job.command().to_vec();
     let mut words: Vec<OsString> = ["sh", "-c", &line, "sh"].map(OsString::from).to_vec();
     words.extend(executor);
