@@ -23,7 +23,7 @@ const GOODBYE: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
     /// Our deadline passed.
-    #[error("no answer within {0:?}")]
+    #[error("no answer within {0:.1?}")]
     Deadline(Duration),
     /// The connection ended, or an earlier exchange on it ended in doubt.
     #[error("the connection was lost: {0}")]

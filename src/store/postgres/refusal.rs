@@ -26,7 +26,7 @@ pub struct Try {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
     /// Our time was over.
-    #[error("no answer within {0:?}")]
+    #[error("no answer within {0:.1?}")]
     Deadline(Duration),
     /// Nobody is there.
     #[error("{0}")]
