@@ -68,8 +68,20 @@ fn an_output_that_a_person_states_feeds_what_follows(kind: Kind) {
     let file = lab.file("w", &text);
     lab.start(&file, "r");
     lab.drain();
+    // Who says that it happened is told to say what it wrote, since others are fed by that.
+    let told = lab.ask(&["run", &file, "--id", "r"]).stderr;
+    let line =
+        "a: it did:     ctrlrun resolve r/a --committed --output FILE --expect 3 --reason ''";
+    assert!(told.contains(line), "{told}");
     lab.at.resolve("r/a", "--committed");
     lab.drain();
+    let told = lab.ask(&["run", &file, "--id", "r"]).stderr;
+    for line in [
+        "ctrlrun resolve r/a --reopen --expect 4 --reason ''",
+        "ctrlrun resolve r/a --committed --output FILE --expect 5 --reason ''",
+    ] {
+        assert!(told.contains(line), "{told}");
+    }
     assert_eq!(lab.stands("r"), "blocked", "what it wrote in doubt is not its output");
     let reason = lab.status("r")["reason"].to_string();
     assert!(reason.contains("b: cannot be dispatched: no output of a is stored"), "{reason}");

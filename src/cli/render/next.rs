@@ -15,12 +15,22 @@ pub fn look(key: &str, place: &Place) -> Hint {
 /// The lines that decide a record that is stuck, with the revision that was found.
 #[must_use]
 pub fn decide(record: &Record, place: &Place) -> [Hint; 2] {
+    decide_by(record, place, "--committed")
+}
+
+/// The same of an effect whose output others are fed by: who says that it happened says what it wrote.
+#[must_use]
+pub fn decide_with_output(record: &Record, place: &Place) -> [Hint; 2] {
+    decide_by(record, place, "--committed --output FILE")
+}
+
+fn decide_by(record: &Record, place: &Place, committed: &str) -> [Hint; 2] {
     let resolve = |decision: &str| {
         let flags = format!("{decision} --expect {} --reason ''", record.revision);
         line("resolve", record.key.as_str(), &flags, place)
     };
     [
-        Hint::command("it did", resolve("--committed")),
+        Hint::command("it did", resolve(committed)),
         Hint::command("it did not", resolve("--not-executed")),
     ]
 }

@@ -14,6 +14,7 @@
 mod begin;
 pub mod file;
 mod graph;
+mod hints;
 mod list;
 mod object;
 mod status;

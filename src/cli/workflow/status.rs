@@ -13,7 +13,7 @@ use ctrlrun::plan::workflow::pace::Pace;
 use ctrlrun::plan::workflow::tick::Loaded;
 use ctrlrun::plan::workflow::{Definition, Dispatch, Name, NodeState, Status};
 
-use super::work::hints;
+use super::hints::hints;
 use super::{no_such_run, object, run_id};
 use crate::cli::Global;
 use crate::cli::access::{Opened, for_reading};

@@ -12,17 +12,16 @@ use ctrlrun::exec::{Signals, die_of_signal};
 use ctrlrun::plan::effect::Record;
 use ctrlrun::plan::key::Key;
 use ctrlrun::plan::workflow::pace::Pace;
-use ctrlrun::plan::workflow::{Node, NodeState, Run, RunId, Status};
+use ctrlrun::plan::workflow::{Run, RunId, Status};
 use ctrlrun::store::{Location, Store, stop};
 
+use super::hints::hints;
 use super::tell::tell;
 use super::{line, no_such_run, object};
 use crate::cli::Global;
 use crate::cli::access::{Opened, for_writing, open};
 use crate::cli::error::{CliError, Deed, Exit, Hint, Kind};
 use crate::cli::journal;
-use crate::cli::render::next;
-use crate::cli::render::shell::{quote, store_flag};
 use crate::cli::render::text::{clean, count};
 use crate::cli::run::{STOP_VARIABLE, outcome_dir, ran_on};
 use crate::cli::spooled;
@@ -258,36 +257,6 @@ fn end(opened: &Opened, run: &Run, again: &str, global: &Global) -> Result<Exit,
         .hint(Hint::command("then", again)),
     };
     Err(error.hint(Hint::command("look", line("status", &run.id, "", &opened.place))))
-}
-
-/// What decides the nodes that a run waits for, and what mends those that cannot be dispatched.
-#[must_use]
-pub fn hints(run: &Run, records: &BTreeMap<Key, Record>, opened: &Opened) -> Vec<Hint> {
-    let mut hints = Vec::new();
-    for (node, at) in &run.progress.nodes {
-        if let NodeState::Ambiguous { key, .. } = &at.state
-            && let Some(record) = records.get(key)
-        {
-            hints.extend(next::decide(record, &opened.place).into_iter().map(|mut hint| {
-                hint.label = format!("{node}: {}", hint.label);
-                hint
-            }));
-        }
-    }
-    let is_unfit = |node: &Node| matches!(node.state, NodeState::Unfit { .. });
-    if run.progress.nodes.values().any(is_unfit) && !run.status.is_end() {
-        let id = match run.id.as_str() {
-            dashed if dashed.starts_with('-') => format!("--id={}", quote(dashed)),
-            name => format!("--id {}", quote(name)),
-        };
-        let mended = format!(
-            "ctrlrun workflow start FILE {id} --accept-new-definition{}",
-            store_flag(&opened.place)
-        );
-        hints.push(Hint::command("with the file mended", mended));
-        hints.push(Hint::command("give it up", line("cancel", &run.id, "", &opened.place)));
-    }
-    hints
 }
 
 /// The records of a run's nodes; what cannot be read is left out.
