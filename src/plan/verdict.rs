@@ -203,7 +203,7 @@ pub fn verdict(end: &ChildEnd, declared: &NotExecuted) -> (Verdict, Ending) {
         }
     };
     let succeeded = end.exit == Exit::Code(0);
-    let goes_on = matches!(end.left, Left::Running(_));
+    let goes_on = end.left != Left::Nothing;
     let (word, aside) = match &end.said.statement {
         Statement::Unreadable(why) => (ambiguous(Cause::Contradiction), Some(why.clone())),
         Statement::Committed if is_declared => (
@@ -373,9 +373,12 @@ mod tests {
             let mut end = end(Exit::Code(6), false, said);
             let declared = NotExecuted::parse("6").unwrap();
             assert_eq!(verdict(&end, &declared).0, Verdict::Failed);
+            end.left = Left::Unseen;
+            let doubt = Verdict::Ambiguous { cause: Cause::Exit, reaped: false };
+            assert_eq!(verdict(&end, &declared).0, doubt);
             end.left = Left::Running(vec![7]);
             let (word, ending) = verdict(&end, &declared);
-            assert_eq!(word, Verdict::Ambiguous { cause: Cause::Exit, reaped: false });
+            assert_eq!(word, doubt);
             assert!(ending.detail.contains("but what it left running may still do it"));
             assert!(ending.detail.ends_with("; it left running: pid 7"), "{}", ending.detail);
         }
