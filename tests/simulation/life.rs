@@ -15,8 +15,8 @@ use ctrlrun::drive::spool::Spool;
 use ctrlrun::plan::again::Again;
 use ctrlrun::plan::attempt::{NotRecorded, Order, Outcome, Undelivered};
 use ctrlrun::plan::effect::{
-    self, Answer, Labels, OutcomeId, Probe, ProbeAnswer, RanOn, Record, Refusal, Request, Resolve, State,
-    Verdict,
+    self, Answer, Labels, OutcomeId, Probe, ProbeAnswer, RanOn, Record, Refusal, Request, Resolve,
+    State, Verdict,
 };
 use ctrlrun::plan::expect::StreamState;
 use ctrlrun::plan::key::{Fingerprint, Key};

@@ -104,6 +104,11 @@ impl SimStore {
                     0 => How::Fails,
                     1 => How::Unseen,
                     2 => How::Lost,
+                    // Just when its writer has looked and tries again, half of the time.
+                    _ if inside.one_in(2) => {
+                        let soon = inside.draws.below(6 * shape.latency_us);
+                        How::Later(inside.now + latency + most + soon)
+                    }
                     _ => How::Later(inside.now + inside.draws.below(4_000 * shape.lease_ms)),
                 }
             } else if loud && shape.slow != 0 && inside.one_in(shape.slow) {

@@ -66,6 +66,9 @@ pub struct World {
     breaks: Option<Break>,
 }
 
+/// What one of its threads does.
+type Task = Box<dyn FnOnce(&Arc<World>) + Send>;
+
 /// Lives the world of `seed`. Files are kept in `dir`, which is empty.
 pub fn live(seed: u64, breaks: Option<Break>, dir: &Path) -> Came {
     let mut draws = Draws::of(seed, 1);
@@ -83,7 +86,7 @@ pub fn live(seed: u64, breaks: Option<Break>, dir: &Path) -> Came {
     });
     turns.inside().say(&format!("{shape:?}"));
     std::thread::scope(|scope| {
-        let mut tasks: Vec<Box<dyn FnOnce(&Arc<World>) + Send>> = Vec::new();
+        let mut tasks: Vec<Task> = Vec::new();
         for number in 0..shape.runners {
             tasks.push(Box::new(move |world| runner(world, number)));
         }
