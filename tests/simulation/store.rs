@@ -157,7 +157,8 @@ impl SimStore {
         let store = self.identity.store_id.simple();
         let file = spool.join(format!("{store}-{}.json", outcome.simple()));
         let stored = self.stored();
-        let mut rows = stored.rows.of.values().flat_map(|of| &of.history);
+        let gone = stored.rows.forgotten.iter().map(|(_, row)| row);
+        let mut rows = stored.rows.of.values().flat_map(|of| &of.history).chain(gone);
         let recorded = rows.any(|row| row.outcome_id.is_some_and(|it| it.0 == outcome));
         if !recorded && !file.exists() {
             self.turns.inside().fail(format!("{name} tries on, and what it knows is in no spool"));

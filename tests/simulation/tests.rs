@@ -11,7 +11,7 @@ use crate::world::suited;
 const SEEDS: u64 = 3_000;
 
 /// Seeds in the long suite.
-const LONG_SEEDS: u64 = 200_000;
+const LONG_SEEDS: u64 = 100_000;
 
 #[test]
 fn no_seed_breaks_a_guarantee() {
