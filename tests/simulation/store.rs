@@ -104,6 +104,11 @@ impl SimStore {
                     0 => How::Fails,
                     1 => How::Unseen,
                     2 => How::Lost,
+                    // Just when its writer has looked and tries again, half of the time.
+                    _ if inside.one_in(2) => {
+                        let soon = inside.draws.below(6 * shape.latency_us);
+                        How::Later(inside.now + latency + most + soon)
+                    }
                     _ => How::Later(inside.now + inside.draws.below(4_000 * shape.lease_ms)),
                 }
             } else if loud && shape.slow != 0 && inside.one_in(shape.slow) {
@@ -152,7 +157,8 @@ impl SimStore {
         let store = self.identity.store_id.simple();
         let file = spool.join(format!("{store}-{}.json", outcome.simple()));
         let stored = self.stored();
-        let mut rows = stored.rows.of.values().flat_map(|of| &of.history);
+        let gone = stored.rows.forgotten.iter().map(|(_, row)| row);
+        let mut rows = stored.rows.of.values().flat_map(|of| &of.history).chain(gone);
         let recorded = rows.any(|row| row.outcome_id.is_some_and(|it| it.0 == outcome));
         if !recorded && !file.exists() {
             self.turns.inside().fail(format!("{name} tries on, and what it knows is in no spool"));
