@@ -10,11 +10,6 @@ use crate::world::suited;
 /// Seeds in every test run.
 const SEEDS: u64 = 3_000;
 
-/// Where the search for what a broken store does begins: its turn of events is so rare that the seeds
-/// before would only cost time. Another schedule needs another search, from 1 on.
-const RARE: [(Break, u64); 2] =
-    [(Break::UnknownNotCommitted, 1), (Break::NoSecondReread, 1)];
-
 /// Seeds in the long suite.
 const LONG_SEEDS: u64 = 100_000;
 
@@ -76,8 +71,7 @@ fn a_store_that_is_broken_on_purpose_is_found_out() {
     const NOT_HERE: [Break; 2] = [Break::WriteIdIgnored, Break::DispatchIgnored];
     let mut unseen = Vec::new();
     for how in Break::ALL.into_iter().filter(|how| !NOT_HERE.contains(how)) {
-        let first = RARE.iter().find(|(rare, _)| *rare == how).map_or(1, |(_, first)| *first);
-        let Some(wrong) = many(first..first + 12_000, Some(how)).wrong else {
+        let Some(wrong) = many(1..1 + SEEDS, Some(how)).wrong else {
             unseen.push(how);
             continue;
         };
