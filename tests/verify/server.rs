@@ -53,7 +53,10 @@ fn every_guarantee_holds_through_a_pooler_in_transaction_mode() {
         // inconclusive then, and none is violated.
         let told = || format!("pool {pool}: {report:#}\n{}\n{}", out.stderr, pooler.log());
         assert_eq!(report["failed"], 0, "{}", told());
-        assert!(report["passed"].as_u64().is_some_and(|passed| passed >= 18), "{}", told());
+        for guarantee in report["guarantees"].as_array().unwrap() {
+            let may_be_open = guarantee["id"] == "G4" && guarantee["status"] == "inconclusive";
+            assert!(guarantee["status"] == "pass" || may_be_open, "{}", told());
+        }
     }
 }
 
