@@ -87,6 +87,10 @@ fn t163_a_log_replaced_under_the_open_handle_is_refused() {
         }
         let store = open_at(&path, Mode::Create).unwrap().store;
         let holder = granted(&*store, &key("k"), "a");
+        for name in ["one", "two"] {
+            granted(&*store, &key(name), "a");
+        }
+        let (one, two) = (large(&*store, "one", 1), large(&*store, "two", 1));
         let log = home.directory().join(format!("{}-wal", home.path().display()));
         let aside = home.directory().join("aside");
         fs::rename(&log, &aside).unwrap();
@@ -97,6 +101,13 @@ fn t163_a_log_replaced_under_the_open_handle_is_refused() {
         for (name, command) in [("new", reserve("late")), ("k", begin(holder)), ("k", word)] {
             let Done::CouldNot(error) = handle_within(&*store, &key(name), command, SHORT) else {
                 panic!("it was written: {name}");
+            };
+            assert_eq!(error.reason, Reason::Moved, "{error:?}");
+        }
+        // Nor does a group of a batch, which is one transaction.
+        for end in store.append_many(&[&one, &two], SHORT) {
+            let End::NotCommitted(error) = end else {
+                panic!("a group was written");
             };
             assert_eq!(error.reason, Reason::Moved, "{error:?}");
         }

@@ -234,19 +234,11 @@ impl Sqlite {
         if self.site.read_only {
             return End::NotCommitted(self.site.for_reading());
         }
-        let deadline = session.deadline.clone();
-        let mut opening = match session.connection.take() {
-            Some(opening) => opening,
-            None => match deadline.insist(|| self.site.connect(&deadline)) {
-                Ok(opening) => opening,
-                Err(fault) => return End::NotCommitted(self.could_not(fault)),
-            },
+        let opening = match self.site.in_place(session) {
+            Ok(opening) => opening,
+            Err(fault) => return End::NotCommitted(self.could_not(fault)),
         };
-        // A write to a file or a log that lost its place would be found by nobody (STO-9).
-        let tried = match self.site.has_its_place(&mut opening) {
-            Ok(()) => attempt(&opening.connection, &deadline),
-            Err(error) => Try::NotCommitted(Fault::Known(error)),
-        };
+        let tried = attempt(&opening.connection, &session.deadline.clone());
         if opening.connection.is_autocommit() {
             session.connection = Some(opening);
         }
@@ -318,17 +310,11 @@ impl Store for Sqlite {
             return not_committed(self.site.for_reading());
         }
         let mut session = self.session(within);
-        if let Err(error) = self.site.still() {
-            return not_committed(error);
-        }
-        let deadline = session.deadline.clone();
-        let opening = match session.connection.take() {
-            Some(opening) => opening,
-            None => match deadline.insist(|| self.site.connect(&deadline)) {
-                Ok(opening) => opening,
-                Err(fault) => return not_committed(self.could_not(fault)),
-            },
+        let opening = match self.site.in_place(&mut session) {
+            Ok(opening) => opening,
+            Err(fault) => return not_committed(self.could_not(fault)),
         };
+        let deadline = session.deadline.clone();
         let ordered: Vec<&Append> = places.iter().map(|at| appends[*at]).collect();
         let stop = self.before_commit.as_ref();
         let tried = write::append_group(&opening.connection, &deadline, &ordered, stop);

@@ -259,11 +259,32 @@ impl Site {
         place::still(&self.path, self.opened, &self.place)
     }
 
+    /// The connection of a session to write by: a write to a file or a log that lost its place would be
+    /// found by nobody (STO-9).
+    ///
+    /// # Errors
+    /// SQLite's; [`Reason::Moved`].
+    pub fn in_place(&self, session: &mut Session) -> Result<Opening, Fault> {
+        let deadline = session.deadline.clone();
+        let mut opening = match session.connection.take() {
+            Some(opening) => opening,
+            None => deadline.insist(|| self.connect(&deadline))?,
+        };
+        match self.has_its_place(&mut opening) {
+            Ok(()) => Ok(opening),
+            Err(error) => {
+                // Closed as the last it would checkpoint.
+                session.connection = Some(opening);
+                Err(Fault::Known(error))
+            }
+        }
+    }
+
     /// Whether the file, and the log that `opening` writes to, are still those that others find (STO-9).
     ///
     /// # Errors
     /// [`Reason::Moved`].
-    pub fn has_its_place(&self, opening: &mut Opening) -> Result<(), CouldNot> {
+    fn has_its_place(&self, opening: &mut Opening) -> Result<(), CouldNot> {
         self.still()?;
         let now = self.log()?;
         if opening.log.is_none() {
